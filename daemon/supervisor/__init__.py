@@ -1,0 +1,1 @@
+"""The daemon's side of PID 1's framed protocol (images/supervisor/PROTOCOL.md)."""
