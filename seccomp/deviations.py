@@ -1,11 +1,11 @@
 """Every difference between the required list and the profile in use, with its need and why it is harmless.
 
-Owns reasons, not files: `generate.py` turns these tables into JSON. Two threats set the measure for "harmless": the
-agent is uid 1000 with no capability and no-new-privileges, and under gVisor every call here is served by the sentry in
-user space, never by the host kernel.
+Owns reasons, not files: `generate.py` turns these tables into JSON. Two threats set the measure for
+"harmless": the agent is uid 1000 with no capability and no-new-privileges, and under gVisor every call here
+is served by the sentry in user space, never by the host kernel.
 
-Needs were measured with strace over the stacks' toolchains; "fails without it" means that leaving the one name out
-made that workload fail visibly.
+Needs were measured with strace over the stacks' toolchains; "fails without it" means that leaving the one
+name out made that workload fail visibly.
 """
 
 from typing import NamedTuple
@@ -62,14 +62,20 @@ ADDITIONS: tuple[Addition, ...] = (
         "capset can only drop what is held, and the agent holds nothing",
     ),
     Addition(
-        ("setpriority", "sched_setaffinity", "sched_getparam", "sched_getscheduler")
-        + ("sched_get_priority_max", "sched_get_priority_min", "setrlimit"),
+        (
+            "setpriority",
+            "sched_setaffinity",
+            "sched_getparam",
+            "sched_getscheduler",
+            "sched_get_priority_max",
+            "sched_get_priority_min",
+            "setrlimit",
+        ),
         "nice, timeout, Go's and Python's thread pools",
         "nice can only rise and limits only fall without capabilities; the cgroup bounds what they share",
     ),
     Addition(
-        ("alarm", "setitimer")
-        + ("timer_create", "timer_settime", "timer_gettime", "timer_getoverrun", "timer_delete"),
+        ("alarm", "setitimer", "timer_create", "timer_settime", "timer_gettime", "timer_getoverrun", "timer_delete"),
         "timeout, sort and Python's unittest signal tests; Python fails without setitimer",
         "timers that signal the caller only; they read clocks and set none",
     ),
@@ -141,42 +147,28 @@ NAMESPACE_FLAGS = {
     "CLONE_NEWPID": 0x20000000,
     "CLONE_NEWNET": 0x40000000,
 }
-"""`clone` is allowed only with none of these: the required list allows it unfiltered, which under runc hands out a user
-namespace with every capability on the host's kernel."""
+"""`clone` is allowed only with none of these: the required list allows it unfiltered, which under runc hands
+out a user namespace with every capability on the host's kernel."""
 
 ABSENT_BY_TRACE = ("clone3",)
-"""Answered with ENOSYS, so that C libraries fall back to `clone`, whose flags a filter can read (`clone3` passes them
-in memory). runsc ignores `errnoRet`; the TRACE action without a tracer is what gives ENOSYS in runsc and in runc."""
+"""Answered with ENOSYS, so that C libraries fall back to `clone`, whose flags a filter can read (`clone3`
+passes them in memory). runsc ignores `errnoRet`; the TRACE action without a tracer is what gives ENOSYS in
+runsc and in runc."""
 
 KILLED = ("ptrace",)
-"""Kills the caller. An ERRNO here would be invisible to the trace points, and the sentry itself would allow the call;
-a death by SIGSYS is reported as the process's exit status 31."""
+"""Kills the caller. An ERRNO here would be invisible to the trace points, and the sentry itself would allow
+the call; a death by SIGSYS is reported as the process's exit status 31."""
 
+# fmt: off
 NEVER = (
-    (
-        "unshare",
-        "setns",
-        "chroot",
-        "process_vm_readv",
-        "process_vm_writev",
-        "bpf",
-        "perf_event_open",
-        "keyctl",
-    )
-    + ("add_key", "request_key", "io_uring_setup", "io_uring_enter", "io_uring_register", "userfaultfd")
-    + ("open_by_handle_at", "name_to_handle_at", "init_module", "finit_module", "delete_module", "kexec_load")
-    + (
-        "kexec_file_load",
-        "reboot",
-        "swapon",
-        "swapoff",
-        "fsopen",
-        "fsmount",
-        "fsconfig",
-        "fspick",
-        "move_mount",
-    )
-    + ("open_tree", "mount_setattr", "mknod", "mknodat", "personality", "quotactl", "acct", "sethostname")
-    + ("setdomainname", "iopl", "ioperm", "syslog", "vhangup", "lookup_dcookie", "kcmp", "pidfd_getfd")
+    "unshare", "setns", "chroot", "process_vm_readv", "process_vm_writev", "bpf", "perf_event_open",
+    "keyctl", "add_key", "request_key", "io_uring_setup", "io_uring_enter", "io_uring_register",
+    "userfaultfd", "open_by_handle_at", "name_to_handle_at", "init_module", "finit_module",
+    "delete_module", "kexec_load", "kexec_file_load", "reboot", "swapon", "swapoff", "fsopen",
+    "fsmount", "fsconfig", "fspick", "move_mount", "open_tree", "mount_setattr", "mknod", "mknodat",
+    "personality", "quotactl", "acct", "sethostname", "setdomainname", "iopl", "ioperm", "syslog",
+    "vhangup", "lookup_dcookie", "kcmp", "pidfd_getfd",
 )
-"""Must stay out, whoever extends the table: each opens a namespace, another process, a device or the kernel itself."""
+# fmt: on
+"""Must stay out, whoever extends the table: each opens a namespace, another process, a device or the kernel
+itself."""

@@ -1,7 +1,7 @@
 """Joins the required list and our deviations into the profile Docker is given.
 
-Run `python -m seccomp.generate` after changing `deviations.py`; `--check` only compares (make lint does). Owns the shape
-of the JSON; the reasons are in `deviations.py`.
+Run `python -m seccomp.generate` after changing `deviations.py`; `--check` only compares (make lint does).
+Owns the shape of the JSON; the reasons are in `deviations.py`.
 """
 
 import argparse
