@@ -1,0 +1,1 @@
+"""Warm pools: never-used sandboxes, ready before anyone asks."""

@@ -1,0 +1,38 @@
+"""A transport that remembers whether its stream has ended, so that a pool can tell a dead entry without a call."""
+
+from __future__ import annotations
+
+from daemon.supervisor.transport import ByteTransport
+
+
+class WatchedTransport(ByteTransport):
+    """Passes everything through; `ended` is set by the end of the stream, a failed write, or close."""
+
+    def __init__(self, inner: ByteTransport) -> None:
+        """Watch `inner`."""
+        self._inner = inner
+        self.ended = False
+
+    async def read(self, n: int) -> bytes:
+        """As the inner one; b"" is the end."""
+        data = await self._inner.read(n)
+        if not data:
+            self.ended = True
+        return data
+
+    async def write(self, data: bytes) -> None:
+        """As the inner one."""
+        try:
+            await self._inner.write(data)
+        except OSError:
+            self.ended = True
+            raise
+
+    async def close(self) -> None:
+        """As the inner one."""
+        self.ended = True
+        await self._inner.close()
+
+    def diagnosis(self) -> str:
+        """As the inner one."""
+        return self._inner.diagnosis()

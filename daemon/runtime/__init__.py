@@ -1,0 +1,1 @@
+"""The container runtime as a port: create, attach, observe and destroy sandboxes."""
