@@ -1,0 +1,1 @@
+"""Pure schemas: challenge, script, record, event, diff. Importable by every room; imports none."""

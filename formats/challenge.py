@@ -1,0 +1,150 @@
+"""A challenge: its description (`challenge.yaml`) and the shape of its directory.
+
+Owns the schema and the checks that need only the directory. Packing and unpacking are `formats.package`; judge
+settings are `formats.objective`; whether a stack exists or a resource fits a node's policy is the services' answer.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+
+from formats.problems import FormatError, Problem, load_yaml, validate
+from formats.sizes import parse_size
+
+DESCRIPTION = "challenge.yaml"
+MAX_TIME_LIMIT_SECONDS = 24 * 3600
+ID_PATTERN = r"[a-z0-9][a-z0-9_-]{0,63}"
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+# Set by the platform, identically for every attempt; a challenge that changed them would break reproducibility.
+RESERVED_ENVIRONMENT = frozenset(
+    {
+        "PATH",
+        "HOME",
+        "USER",
+        "SHELL",
+        "LANG",
+        "TZ",
+        "HOSTNAME",
+        "LD_PRELOAD",
+        "LD_LIBRARY_PATH",
+        "PYTHONHASHSEED",
+        "PYTHONDONTWRITEBYTECODE",
+    }
+)
+MAX_ENVIRONMENT_BYTES = 64 * 1024
+# Everything that may stand at the top, in workspace/ and in hidden/.
+TOP = frozenset({DESCRIPTION, "workspace", "hidden", "agents", "README.md"})
+WORKSPACE = frozenset({"challenge", "tools"})
+HIDDEN = frozenset({"hidden_tests", "judge_config", "reference"})
+# What the packer sends; `agents/` (example scripts) and README.md stay at home.
+PACKED = (DESCRIPTION, "workspace", "hidden")
+
+Size = Annotated[int, BeforeValidator(parse_size)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ResourceRequest(_Strict):
+    """Resources a challenge asks for; never above the node's policy. Sizes in bytes once read."""
+
+    memory: Size | None = None
+    cpus: Annotated[float, Field(ge=0.1, le=64, allow_inf_nan=False)] | None = None
+    disk: Size | None = None
+    pids: Annotated[int, Field(ge=16, le=4096, strict=True)] | None = None
+    tmp: Size | None = None
+
+
+class DatabaseRequest(_Strict):
+    """A database of the image that the supervisor starts before the agent."""
+
+    kind: Literal["postgres", "redis"]
+    name: Annotated[str, Field(pattern=f"^{ID_PATTERN}$")]
+    start_timeout_seconds: Annotated[int, Field(ge=1, le=120, strict=True)] = 10
+
+
+class ChallengeSpec(_Strict):
+    """`challenge.yaml`."""
+
+    id: Annotated[str, Field(pattern=f"^{ID_PATTERN}$")]
+    title: Annotated[str, Field(min_length=1, max_length=200)]
+    stack: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$")]
+    time_limit_seconds: Annotated[int, Field(ge=1, le=MAX_TIME_LIMIT_SECONDS, strict=True)]
+    resources: ResourceRequest = ResourceRequest()
+    environment: dict[str, str] = Field(default_factory=dict)
+    network: str | None = None
+    isolation: str | None = None
+    database: DatabaseRequest | None = None
+
+    @field_validator("environment")
+    @classmethod
+    def _environment(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, text in value.items():
+            if not _ENV_NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is no variable name")
+            if name in RESERVED_ENVIRONMENT or name.startswith("GAUNTLET_"):
+                raise ValueError(f"{name} is set by the platform, the same for every attempt; choose another name")
+            if "\0" in text:
+                raise ValueError(f"{name} holds a NUL byte")
+        if sum(len(name) + len(text.encode()) for name, text in value.items()) > MAX_ENVIRONMENT_BYTES:
+            raise ValueError(f"the environment is larger than {MAX_ENVIRONMENT_BYTES} bytes")
+        return value
+
+
+def parse_description(text: bytes, file: str = DESCRIPTION) -> ChallengeSpec:
+    """The description in `text`. Raises FormatError with every problem."""
+    spec = validate(ChallengeSpec, load_yaml(text, file), file)
+    later = [key for key in ("network", "isolation") if getattr(spec, key) is not None]
+    if later:
+        raise FormatError(
+            [
+                Problem(
+                    file,
+                    key,
+                    "network files are not yet enforced for sandboxes",
+                    "remove it: sandboxes have no network",
+                )
+                for key in later
+            ]
+        )
+    return spec
+
+
+def check_directory(directory: Path) -> ChallengeSpec:
+    """The description of a challenge directory whose shape is right. Raises FormatError with every problem."""
+    if not directory.is_dir():
+        raise FormatError([Problem(str(directory), "", "is no directory", "name a challenge's directory")])
+    description = directory / DESCRIPTION
+    if not description.is_file():
+        raise FormatError([Problem(str(description), "", "is missing", "every challenge has one; see challenges/")])
+    problems: list[Problem] = []
+    spec: ChallengeSpec | None = None
+    try:
+        spec = parse_description(description.read_bytes(), str(description))
+    except FormatError as error:
+        problems.extend(error.problems)
+    problems.extend(_unknown_entries(directory, TOP))
+    if not (directory / "workspace" / "challenge").is_dir():
+        problems.append(
+            Problem(str(directory / "workspace" / "challenge"), "", "is missing", "put what the agent sees there")
+        )
+    for part, known in (("workspace", WORKSPACE), ("hidden", HIDDEN)):
+        if (directory / part).is_dir():
+            problems.extend(_unknown_entries(directory / part, known))
+    if problems or spec is None:
+        raise FormatError(problems)
+    return spec
+
+
+def _unknown_entries(directory: Path, known: frozenset[str]) -> list[Problem]:
+    names = sorted(entry.name for entry in directory.iterdir())
+    return [
+        Problem(str(directory / name), "", "is not part of a challenge", f"known here: {', '.join(sorted(known))}")
+        for name in names
+        if name not in known
+    ]
