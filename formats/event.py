@@ -1,0 +1,199 @@
+"""Telemetry events: their fields, how one is built, and how one is read back from an untrusted line.
+
+One event is one JSON object on one line. Field names are the specification's; `kind`, `attempt_id` and `sequence`
+stand on every event. Sequences count from 1 per attempt and kind. A loss is a gap record: it takes no number of its
+own, `first` and `last` are the numbers that are missing; with an unknown length `last` is null and `first` is the
+number that the next event takes. Owns no file and no transport.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NotRequired, TypedDict, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+Kind = Literal["tool_invocation", "process", "filesystem", "resource", "escape_attempt"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+FIRST_SEQUENCE = 1
+# First bytes of a command's output, stdout and stderr in arrival order, that an event keeps.
+RESULT_SUMMARY_BYTES = 1_024
+COMMAND_LINE_BYTES = 4_096
+# One spooled line, its newline included; well under the 1 MiB that a batch may hold.
+MAX_LINE_BYTES = 256 * 1_024
+
+
+class EventError(ValueError):
+    """A line that is no event; the message says what is wrong with it."""
+
+
+class ToolInvocation(TypedDict):
+    """One call of the agent. `arguments` holds argv or the call's fields; bytes stand as digest and size."""
+
+    timestamp_ns: int
+    tool_name: str
+    arguments: dict[str, Any]
+    result_summary: str
+    duration_ms: float
+    exit_code: int | None
+    signal: int | None
+    timed_out: bool
+    truncated: bool
+    output_bytes: int
+
+
+class Process(TypedDict):
+    """A process began, ended or was signalled. `exit_code` is null unless it exited."""
+
+    timestamp_ns: int
+    event: Literal["process_spawn", "process_exit", "signal_delivery"]
+    pid: int
+    ppid: int | None
+    command_line: str
+    exit_code: int | None
+    cpu_time_ms: float | None
+    peak_rss_bytes: int | None
+    signal: NotRequired[int]
+    forked: NotRequired[bool]
+    command_line_sha256: NotRequired[str]
+
+
+class Filesystem(TypedDict):
+    """A file changed. `source` is `reconcile` for what the final comparison found."""
+
+    timestamp_ns: int
+    event_type: Literal["CREATE", "MODIFY", "DELETE", "MOVED_FROM", "MOVED_TO"]
+    file_path: str
+    file_size_bytes: int | None
+    content_hash_sha256: str | None
+    source: NotRequired[Literal["reconcile"]]
+
+
+class Resource(TypedDict):
+    """One sample. Percent of one CPU; bytes; counts. Disk counters are totals since the sandbox began."""
+
+    timestamp_ns: int
+    cpu_usage_percent: float
+    memory_rss_bytes: int
+    memory_cache_bytes: int
+    disk_read_bytes: int
+    disk_write_bytes: int
+    pids_current: int | None
+    oom_kill_count: int
+
+
+class EscapeAttempt(TypedDict):
+    """A denied system call. `result` is an errno name or `killed`."""
+
+    timestamp_ns: int
+    syscall: str
+    pid: int
+    command_line: str
+    result: str
+    inferred: NotRequired[bool]
+
+
+class GapRange(TypedDict):
+    """What is missing, and why."""
+
+    first: int
+    last: int | None
+    reason: str
+
+
+class Gap(TypedDict):
+    """A loss, said."""
+
+    kind: str
+    attempt_id: str
+    gap: GapRange
+
+
+class _Head(BaseModel):
+    """What every event of every kind must have; the kinds' own fields are checked by their builders' types."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    kind: Kind
+    attempt_id: str = Field(min_length=1, max_length=128)
+    sequence: int = Field(ge=FIRST_SEQUENCE, le=2**63 - 1)
+    timestamp_ns: int = Field(ge=0, le=2**63 - 1)
+
+
+class _GapRange(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+    first: int = Field(ge=FIRST_SEQUENCE, le=2**63 - 1)
+    last: int | None = Field(ge=FIRST_SEQUENCE, le=2**63 - 1)
+    reason: str = Field(max_length=1_024)
+
+
+class _Gap(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+    kind: Kind
+    attempt_id: str = Field(min_length=1, max_length=128)
+    gap: _GapRange
+
+
+def encode(kind: str, attempt_id: str, sequence: int, fields: Mapping[str, Any]) -> bytes:
+    """One event's line, newline included. `fields` is one of this module's TypedDicts.
+
+    Raises EventError when the line is longer than MAX_LINE_BYTES or holds what JSON cannot.
+    """
+    head = {"kind": kind, "attempt_id": attempt_id, "sequence": sequence}
+    try:
+        line = json.dumps({**head, **fields}, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+    except (TypeError, ValueError) as error:
+        raise EventError(f"{kind} event: {error}") from error
+    if len(line) > MAX_LINE_BYTES:
+        raise EventError(f"{kind} event of {len(line)} bytes; at most {MAX_LINE_BYTES} fit a line")
+    return line
+
+
+def gap(kind: str, attempt_id: str, first: int, last: int | None, reason: str) -> Gap:
+    """A gap record: the numbers first..last are missing; `last` None when nobody knows how many."""
+    return {"kind": kind, "attempt_id": attempt_id, "gap": {"first": first, "last": last, "reason": reason}}
+
+
+def encode_gap(record: Gap) -> bytes:
+    """A gap record's line, newline included."""
+    return json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def is_gap(line: Mapping[str, Any]) -> bool:
+    """Whether a decoded line is a gap record."""
+    return "gap" in line
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """The event or gap record of one untrusted line. Raises EventError."""
+    if len(line) > MAX_LINE_BYTES:
+        raise EventError(f"a line of {len(line)} bytes; at most {MAX_LINE_BYTES} are allowed")
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise EventError(f"not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise EventError(f"a JSON object is expected, not {type(value).__name__}")
+    try:
+        (_Gap if is_gap(value) else _Head).model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise EventError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    return value
+
+
+def sequence_problems(lines: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What breaks the promise that events and gaps of one attempt and kind count without a hole, in order."""
+    problems: list[str] = []
+    expected = FIRST_SEQUENCE
+    for index, line in enumerate(lines):
+        if is_gap(line):
+            first, last = line["gap"]["first"], line["gap"]["last"]
+            if first != expected:
+                problems.append(f"line {index}: a gap from {first}, expected {expected}")
+            expected = first if last is None else last + 1
+        else:
+            if line["sequence"] != expected:
+                problems.append(f"line {index}: sequence {line['sequence']}, expected {expected}")
+            expected = line["sequence"] + 1
+    return problems

@@ -1,0 +1,1 @@
+"""What is kept: events, blobs, the audit ledger, and the services that read them."""

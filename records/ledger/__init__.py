@@ -1,0 +1,1 @@
+"""The audit ledger: its port and its adapters."""
