@@ -1,0 +1,58 @@
+"""One attempt while this process lives: its facts, its sandbox, its tasks.
+
+Owns no decision: `claims` makes it, `ending` ends it, `limits` watches its time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from daemon.attempts.model import AttemptEnded, AttemptFacts, SentSignal, StaleFence, State
+from daemon.pool.entry import PoolEntry
+from daemon.workspace.model import Slot
+
+
+@dataclass(eq=False)
+class LiveAttempt:
+    """An attempt of this node. `entry` is None once its sandbox is gone; `slot` until the workspace is destroyed."""
+
+    facts: AttemptFacts
+    entry: PoolEntry | None = None
+    slot: Slot | None = None
+    tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    ending: asyncio.Task[None] | None = None
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def fence(self, given: int) -> None:
+        """Accept the same or a newer lease. Raises StaleFence."""
+        if given < self.facts.spec.fence:
+            raise StaleFence(self.facts.attempt_id, given, self.facts.spec.fence)
+        if given > self.facts.spec.fence:
+            self.facts.refenced(given)
+
+    def sandbox(self) -> PoolEntry:
+        """The running sandbox. Raises AttemptEnded."""
+        if self.facts.state is not State.RUNNING or self.entry is None:
+            raise AttemptEnded(self.facts.attempt_id)
+        return self.entry
+
+    def sent(self, name: str, reason: str, wall_ns: int) -> None:
+        """Put a signal of ours into the ledger, before it is sent."""
+        self.facts.evidence.signals.append(SentSignal(name, reason, wall_ns))
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run a task that lives no longer than the attempt."""
+        task = asyncio.create_task(work, name=f"{self.facts.attempt_id}:{name}")
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    async def stop_tasks(self) -> None:
+        """Cancel every task but the caller's and wait for them."""
+        mine = [task for task in self.tasks if task is not asyncio.current_task()]
+        for task in mine:
+            task.cancel()
+        await asyncio.gather(*mine, return_exceptions=True)
