@@ -1,0 +1,155 @@
+"""The cluster file: protected ranges, runtime classes, backend, versions and enforcement.
+
+Without one nothing about a cluster is assumed: only link-local and metadata are protected, and no
+cluster-dependent refusal fires. The file is the operator's own, so a mistake in it is a plain
+`ClusterError`, not a problem of the network file under check.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from network.cidrs import CidrError, Protected, always_protected, parse
+from network.problems import Report
+from network.yamlread import Map, Node, Scalar, Seq, read_yaml
+
+_VERSION = re.compile(r"v?(\d{1,6})(?:\.(\d{1,6}))?.*", re.DOTALL)
+HARDENED = re.compile(r"(gvisor|runsc|kata)([-_.].*)?")
+"""Runtime classes that put more than the host's kernel interface between agent and host."""
+
+
+class ClusterError(ValueError):
+    """The cluster file cannot be used; the message names key and remedy."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ProtectedRanges(_Strict):
+    """Networks that no sandbox may reach, each a list of CIDRs."""
+
+    vpc: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    pods: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
+    control_plane: tuple[str, ...] = ()
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("*")
+    @classmethod
+    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in value:
+            try:
+                parse(entry)
+            except CidrError as error:
+                raise ValueError(f"{entry}: {error}; {error.fix}") from error
+        return value
+
+
+class Enforcement(_Strict):
+    """What the cluster enforces: network policy at all, and DNS filtering outside the policy objects.
+
+    `dns_filter` declares a resolver that answers each sandbox only its listed names and the
+    sandbox's own; it is what lets domain lists be used on gke-dpv2.
+    """
+
+    policy: bool = True
+    dns_filter: bool = False
+
+
+class Cluster(_Strict):
+    """One cluster, as its operator describes it."""
+
+    protected: ProtectedRanges = Field(default_factory=ProtectedRanges)
+    runtime_classes: tuple[str, ...] | None = None
+    default_runtime_class: str | None = None
+    backend: Literal["cilium", "gke-dpv2", "kubernetes", "docker"] | None = None
+    versions: Mapping[str, str] = Field(default_factory=dict)
+    enforcement: Enforcement = Field(default_factory=Enforcement)
+    cluster_name: str | None = None
+
+    @field_validator("versions", mode="before")
+    @classmethod
+    def _texts(cls, value: Any) -> Any:
+        return {str(key): str(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+    @field_validator("enforcement", mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            return {"policy": value}
+        if isinstance(value, str):
+            off = {"never", "none", "off", "disabled", "false", "no", ""}
+            known = off | {"default", "always", "on", "enabled", "true", "yes"}
+            if value.lower() not in known:
+                raise ValueError(f"{value!r} is none of {', '.join(sorted(known - {''}))}")
+            return {"policy": value.lower() not in off}
+        return value
+
+    @field_validator("default_runtime_class")
+    @classmethod
+    def _unset(cls, value: str | None) -> str | None:
+        return None if value in ("", "CLUSTER_DEFAULT") else value
+
+    def protected_ranges(self) -> tuple[Protected, ...]:
+        """Every range this cluster protects, the always protected ones first."""
+        named = self.protected.model_dump()
+        return (
+            *always_protected(),
+            *(Protected(name, parse(entry)) for name, entries in named.items() for entry in entries),
+        )
+
+    def installed(self, runtime: str) -> bool | None:
+        """Whether the runtime class is installed; None when the file does not list them."""
+        if self.runtime_classes is None:
+            return None
+        return runtime in self.runtime_classes or runtime == self.default_runtime_class
+
+    @property
+    def hardened_runtime(self) -> str | None:
+        """The runtime that strict sandboxes get unasked: the default if hardened, else an installed one."""
+        candidates = [self.default_runtime_class, *sorted(self.runtime_classes or ())]
+        return next((name for name in candidates if name and HARDENED.fullmatch(name)), None)
+
+    def version(self, part: str) -> tuple[int, int] | None:
+        """(major, minor) of `cilium`, `kubernetes`, ...; None when the file does not say."""
+        found = _VERSION.fullmatch(self.versions.get(part, ""))
+        return (int(found[1]), int(found[2] or 0)) if found else None
+
+
+def read_cluster(text: bytes | str, file: str) -> Cluster:
+    """The cluster of a file; ClusterError names what is wrong with it."""
+    report = Report()
+    root = read_yaml(text, file, report)
+    if not report.ok:
+        raise ClusterError(str(report.problems[0]))
+    if not isinstance(root, Map):
+        raise ClusterError(f"{file}: needs a mapping such as `backend: cilium`")
+    data = _plain(root)
+    versions = root.items.get("versions")
+    if isinstance(versions, Map):  # as text: unquoted 1.20 is the number 1.2
+        data["versions"] = {
+            key: child.text if isinstance(child, Scalar) else _plain(child) for key, child in versions.items.items()
+        }
+    try:
+        return Cluster.model_validate(data)
+    except ValidationError as error:
+        lines = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
+        raise ClusterError(f"{file}: " + "; ".join(lines)) from error
+
+
+def _plain(node: Node) -> Any:
+    if isinstance(node, Map):
+        return {key: _plain(child) for key, child in node.items.items()}
+    if isinstance(node, Seq):
+        return [_plain(child) for child in node.items]
+    return node.value

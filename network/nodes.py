@@ -1,0 +1,114 @@
+"""Typed access to YAML nodes: what both readers and the settings readers use to walk a tree.
+
+A `Walker` knows the file and the report; its methods return what could be read and reject the rest
+under the code the caller gives. It owns no rule of any format.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from network.problems import Place, Report, shown
+from network.yamlread import Map, Node, Scalar, Seq
+
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]+")
+
+
+def join_path(path: str, key: str) -> str:
+    """`services` + `web` = `services.web`; keys with dots or other characters are quoted."""
+    text = key if _PLAIN_KEY.fullmatch(key) else shown(key)
+    return f"{path}.{text}" if path else text
+
+
+def nearest(key: str, known: Iterable[str]) -> str:
+    """` (did you mean X?)`, or nothing when no known key is close."""
+    found = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.6)
+    return f" (did you mean {found[0]}?)" if found else ""
+
+
+def kind_of(node: Node) -> str:
+    """How an error message calls the node's type."""
+    if isinstance(node, Map):
+        return "a mapping"
+    if isinstance(node, Seq):
+        return "a list"
+    if node.value is None:
+        return "null"
+    if isinstance(node.value, bool):
+        return f"the boolean {str(node.value).lower()}"
+    if isinstance(node.value, str):
+        return f"the text {shown(node.value)}"
+    return f"the number {node.text[:40]}"
+
+
+def is_null(node: Node | None) -> bool:
+    """True for an explicit null."""
+    return isinstance(node, Scalar) and node.value is None
+
+
+@dataclass(frozen=True, slots=True)
+class Walker:
+    """File and report of one reading; `service` marks the places below one service."""
+
+    file: str
+    report: Report
+    service: str | None = None
+
+    def place(self, path: str, line: int | None) -> Place:
+        """A place in this file."""
+        return Place(self.file, path, line, self.service)
+
+    def of(self, service: str) -> Walker:
+        """The same walker, for what lies below one service."""
+        return Walker(self.file, self.report, service)
+
+    def mapping(self, node: Node, path: str, code: str, *, null: bool = False) -> Map | None:
+        """The mapping; with `null` an explicit null counts as an empty one."""
+        if isinstance(node, Map):
+            return node
+        if null and is_null(node):
+            return Map(node.line)
+        self.report.reject(
+            code,
+            self.place(path, node.line),
+            f"needs a mapping, found {kind_of(node)}",
+            "write it as `key: value` lines",
+        )
+        return None
+
+    def strings(self, node: Node, path: str, code: str) -> list[tuple[str, Place]]:
+        """The texts of a list; entries of another type are rejected one by one."""
+        fix = 'write a list of texts, numbers in quotes ("443")'
+        if not isinstance(node, Seq):
+            self.report.reject(code, self.place(path, node.line), f"needs a list of texts, found {kind_of(node)}", fix)
+            return []
+        found: list[tuple[str, Place]] = []
+        for index, item in enumerate(node.items):
+            place = self.place(f"{path}[{index}]", item.line)
+            if isinstance(item, Scalar) and isinstance(item.value, str):
+                found.append((item.value, place))
+            else:
+                self.report.reject(code, place, f"needs a text, found {kind_of(item)}", fix)
+        return found
+
+    def text(self, node: Node, path: str, code: str, fix: str) -> str | None:
+        """The text; anything else is rejected."""
+        if isinstance(node, Scalar) and isinstance(node.value, str):
+            return node.value
+        self.report.reject(code, self.place(path, node.line), f"needs a text, found {kind_of(node)}", fix)
+        return None
+
+    def boolean(self, node: Node, path: str, code: str) -> bool | None:
+        """The boolean; texts such as "false" are rejected, since elsewhere they count as true."""
+        if isinstance(node, Scalar) and isinstance(node.value, bool):
+            return node.value
+        self.report.reject(
+            code,
+            self.place(path, node.line),
+            f"needs true or false, found {kind_of(node)}",
+            "write true or false without quotes",
+        )
+        return None
