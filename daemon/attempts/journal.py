@@ -47,6 +47,10 @@ class Journal:
             if version not in (0, SCHEMA_VERSION):
                 raise JournalError(f"{path}: journal version {version}, this daemon knows {SCHEMA_VERSION}")
             self._db.execute("CREATE TABLE IF NOT EXISTS attempts (attempt_id TEXT PRIMARY KEY, facts TEXT NOT NULL)")
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS calls (attempt_id TEXT, exec_id TEXT, call TEXT NOT NULL,"
+                " PRIMARY KEY (attempt_id, exec_id))"
+            )
             self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
         except sqlite3.DatabaseError as error:
             raise JournalError(f"{path}: {error}; move the file away to start without its attempts") from error
@@ -61,6 +65,24 @@ class Journal:
         """Forget a released attempt."""
         with self._lock:
             self._db.execute("DELETE FROM attempts WHERE attempt_id = ?", (attempt_id,))
+            self._db.execute("DELETE FROM calls WHERE attempt_id = ?", (attempt_id,))
+
+    def begin_call(self, attempt_id: str, exec_id: str, call: dict[str, Any]) -> None:
+        """Keep what a running command was called with: its event is written when it ends, maybe by a later life."""
+        with self._lock:
+            row = (attempt_id, exec_id, json.dumps(call))
+            self._db.execute("INSERT OR REPLACE INTO calls VALUES (?, ?, ?)", row)
+
+    def end_call(self, attempt_id: str, exec_id: str) -> None:
+        """The command's event is recorded."""
+        with self._lock:
+            self._db.execute("DELETE FROM calls WHERE attempt_id = ? AND exec_id = ?", (attempt_id, exec_id))
+
+    def open_calls(self, attempt_id: str) -> dict[str, dict[str, Any]]:
+        """Commands without an event, by exec id."""
+        with self._lock:
+            rows = self._db.execute("SELECT exec_id, call FROM calls WHERE attempt_id = ?", (attempt_id,)).fetchall()
+        return {exec_id: json.loads(call) for exec_id, call in rows}
 
     def load(self) -> list[AttemptFacts]:
         """Every attempt that was not released."""

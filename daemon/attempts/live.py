@@ -17,13 +17,19 @@ from daemon.workspace.model import Slot
 
 @dataclass(eq=False)
 class LiveAttempt:
-    """An attempt of this node. `entry` is None once its sandbox is gone; `slot` until the workspace is destroyed."""
+    """An attempt of this node.
+
+    `entry` is None once its sandbox is gone, `slot` once nothing of its workspace is left; `died` is set when the
+    runtime reported the end. `tasks` are cancelled at the end, `calls` (the agent's, being recorded) are waited for.
+    """
 
     facts: AttemptFacts
     entry: PoolEntry | None = None
     slot: Slot | None = None
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+    calls: set[asyncio.Task[Any]] = field(default_factory=set)
     ending: asyncio.Task[None] | None = None
+    died: asyncio.Event = field(default_factory=asyncio.Event)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def fence(self, given: int) -> None:
@@ -49,6 +55,20 @@ class LiveAttempt:
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
         return task
+
+    def spawn_call(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run the recording of one of the agent's calls: it outlives the client and ends with the sandbox."""
+        task = asyncio.create_task(work, name=f"{self.facts.attempt_id}:{name}")
+        self.calls.add(task)
+        task.add_done_callback(self.calls.discard)
+        return task
+
+    async def finish_calls(self, timeout: float) -> None:
+        """Wait for the recordings; what does not end in time is cancelled."""
+        if self.calls:
+            _, late = await asyncio.wait(self.calls, timeout=timeout)
+            for task in late:
+                task.cancel()
 
     async def stop_tasks(self) -> None:
         """Cancel every task but the caller's and wait for them."""

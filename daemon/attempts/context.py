@@ -1,0 +1,72 @@
+"""What every part of an attempt's life shares on one node: ports, registry, journal, clock.
+
+Made once by the wiring (`daemon.node`). Holds no logic but the two steps that everybody needs: keep and discard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from daemon.attempts.clock import AttemptClock
+from daemon.attempts.journal import Journal
+from daemon.attempts.live import LiveAttempt
+from daemon.attempts.registry import Registry
+from daemon.attempts.stacks import Stacks
+from daemon.pool.entry import PoolEntry
+from daemon.pool.factory import EntryFactory
+from daemon.pool.manager import PoolManager
+from daemon.runtime.port import Runtime
+from daemon.telemetry.facade import Telemetry
+from daemon.workspace.port import Workspace
+
+Answer = TypeVar("Answer")
+
+
+@dataclass
+class NodeContext:
+    """One node's parts. `memory_budget_bytes` bounds the sum of memory limits, `capacity` the number of sandboxes."""
+
+    instance: str
+    runtime: Runtime
+    workspace: Workspace
+    pools: PoolManager
+    factory: EntryFactory
+    telemetry: Telemetry
+    stacks: Stacks
+    journal: Journal
+    clock: AttemptClock
+    executor: Executor
+    capacity: int
+    memory_budget_bytes: int
+    registry: Registry = field(default_factory=Registry)
+    background: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    async def blocking(self, work: Callable[..., Answer], *arguments: Any) -> Answer:
+        """Run blocking work in the bounded executor."""
+        return await asyncio.get_running_loop().run_in_executor(self.executor, work, *arguments)
+
+    async def keep(self, attempt: LiveAttempt) -> None:
+        """Journal an attempt's facts as they are now, then tell watchers."""
+        await self.blocking(self.journal.put, deepcopy(attempt.facts))
+        self.registry.changed(attempt)
+
+    def discard(self, entry: PoolEntry) -> None:
+        """Destroy an entry in the background; it counts as allocated until it is gone."""
+        self.spawn(self.pools.destroy(entry), f"discard:{entry.entry_id}")
+
+    def spawn(self, work: Any, name: str) -> asyncio.Task[Any]:
+        """Run a task that outlives the call that asked for it; `drain` waits for it."""
+        task = asyncio.create_task(work, name=name)
+        self.background.add(task)
+        task.add_done_callback(self.background.discard)
+        return task
+
+    async def drain(self) -> None:
+        """Wait for every background task."""
+        while self.background:
+            await asyncio.gather(*self.background, return_exceptions=True)
