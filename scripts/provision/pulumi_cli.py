@@ -13,7 +13,14 @@ from scripts.provision.commands import ask, find, run
 from scripts.provision.console import say, slow_step
 from scripts.provision.go_modules import GoBuild, ensure_built, go_command
 from scripts.provision.internet import reachable
-from scripts.provision.places import REPOSITORY, cache_directory, cached, private_directory, publish
+from scripts.provision.places import (
+    REPOSITORY,
+    bin_directory,
+    cache_directory,
+    cached,
+    private_directory,
+    publish,
+)
 from scripts.provision.versions import PULUMI
 
 BUILD = GoBuild(
@@ -52,10 +59,15 @@ def _installed() -> Path | None:
 
 
 def _language_host_beside(pulumi: Path) -> Path | None:
-    """Return an installed host that is not ours: the engine looks beside the CLI, then on PATH."""
+    """Return an installed language host: the engine looks beside the CLI, then on PATH.
+
+    One in our bin directory does not count: it may be the link that another clone of this repository made.
+    """
     beside = pulumi.resolve().parent / "pulumi-language-python"
-    found = beside if beside.exists() else find("pulumi-language-python")
-    return None if found is None or found.resolve() == LANGUAGE_HOST else found
+    if beside.exists():
+        return beside
+    found = find("pulumi-language-python")
+    return None if found is None or found.parent == bin_directory() else found
 
 
 def _publish_our_language_host() -> None:
