@@ -1,0 +1,1 @@
+"""Workspaces of attempts: challenge templates, quota file systems, overlays, diffs and judges' views."""
