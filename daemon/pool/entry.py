@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Protocol
+from dataclasses import dataclass
 
 from daemon.pool.template import Template
 from daemon.pool.watched import WatchedTransport
 from daemon.supervisor.link import SupervisorLink
-
-
-class Slot(Protocol):
-    """The workspace room's slot, as far as a pool knows it: a directory bound at /workspace, with its quota."""
-
-    @property
-    def directory(self) -> Path:
-        """The bind source."""
-        ...
+from daemon.workspace.model import Slot
 
 
 @dataclass(eq=False)
 class PoolEntry:
     """A sandbox whose supervisor said READY and that nobody has used.
 
-    Belongs to one owner at a time: its pool, then the claim that took it. `created` is monotonic seconds.
+    Belongs to one owner at a time: its pool, then the claim that took it, which replaces `slot` as that moves on.
+    `created` is monotonic seconds; `died` is set when the runtime reported the container's end.
     """
 
     entry_id: str
@@ -35,8 +26,7 @@ class PoolEntry:
     created: float
     image_digest: str
     transport: WatchedTransport
-    died: bool = field(default=False)
-    """The runtime reported its end."""
+    died: bool = False
 
     @property
     def alive(self) -> bool:

@@ -1,7 +1,7 @@
-"""Makes and unmakes entries: slot, container, supervisor READY.
+"""Makes and unmakes entries: the port of the pool's one collaborator.
 
 The one way a sandbox comes to be, for warm pools and cold claims alike, so that both are laid out identically.
-Leaves out when to make one (pool) and the assignment (attempts).
+Leaves out when to make one (pool) and the assignment (attempts). The real one is `sandboxes.SandboxFactory`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from daemon.pool.template import Template
 
 
 class EntryFailed(Exception):
-    """No entry could be made; nothing of it is left. The cause is chained."""
+    """No entry could be made; what was made of it is being removed. The cause is chained."""
 
     def __init__(self, stage: str, reason: str) -> None:
-        """`stage` is slot, container or ready."""
+        """`stage` is template, slot, container or ready."""
         super().__init__(f"{stage}: {reason}")
         self.stage = stage
         self.reason = reason
@@ -31,4 +31,8 @@ class EntryFactory(ABC):
 
     @abstractmethod
     async def destroy(self, entry: PoolEntry) -> None:
-        """Close the link, destroy the container, discard the slot. Idempotent; raises when not confirmed: repeat."""
+        """Close the link, destroy the container, then the slot. Idempotent; raises when not confirmed: repeat."""
+
+    @abstractmethod
+    async def close(self, seconds: float) -> int:
+        """Wait for clean-ups under way; returns how many could not be confirmed."""

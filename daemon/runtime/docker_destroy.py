@@ -1,0 +1,159 @@
+"""The end of a container, confirmed: nothing of it runs, nothing of it lies about.
+
+The engine's word is not enough. Under runsc a sentry or gofer may outlive the engine's idea of the container for a
+moment (or for ever, when its shim was killed), and a failed start leaves state files of runsc behind.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGKILL
+from typing import Any
+
+import docker
+import docker.errors
+
+from daemon.runtime.docker_observe import cgroup_paths
+from daemon.runtime.errors import RuntimeTimeout
+
+POLL_SECONDS = 0.02
+STRAGGLER_SECONDS = 2.0
+"""How long processes may take to die by themselves after the container's end."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostProcess:
+    """A host process by pid and start time in clock ticks: a pid alone may already be another's."""
+
+    pid: int
+    started: int
+
+    @property
+    def alive(self) -> bool:
+        """It still runs; a zombie does not."""
+        found = _stat(self.pid)
+        return found is not None and found[0] not in "ZX" and found[1] == self.started
+
+
+def destroy(client: docker.APIClient, container_id: str, runsc: Runsc | None, deadline: float) -> None:
+    """Kill, wait, confirm, remove, tidy. Blocking; `deadline` is `time.monotonic()`. Raises RuntimeTimeout."""
+    try:
+        seen = client.inspect_container(container_id)
+    except docker.errors.NotFound:
+        seen = None
+    if seen is not None:
+        container_id = seen["Id"]
+        processes = host_processes(seen)
+        with suppress(docker.errors.NotFound, docker.errors.APIError):
+            client.kill(container_id)  # refused when it does not run: the state below decides, not this answer
+        _await_stopped(client, container_id, deadline)
+        confirm_gone(processes, deadline)
+        _remove(client, container_id, deadline)
+    if runsc is not None:
+        runsc.tidy(container_id)
+
+
+def host_processes(seen: dict[str, Any]) -> tuple[HostProcess, ...]:
+    """Everything that runs for a container now: under runsc the sentry and the gofer."""
+    pid = seen["State"].get("Pid") or 0
+    if not pid:
+        return ()
+    pids = {pid}
+    with suppress(OSError):  # gone meanwhile: then there is nothing in it either
+        pids.update(cgroup_paths(pid).host_pids)
+    found = ((one, _stat(one)) for one in sorted(pids))
+    return tuple(HostProcess(one, stat[1]) for one, stat in found if stat is not None)
+
+
+def confirm_gone(processes: Iterable[HostProcess], deadline: float) -> None:
+    """Return when none of them is alive; what lingers is killed by pid. Raises RuntimeTimeout."""
+    left = [one for one in processes if one.alive]
+    kill_at = time.monotonic() + STRAGGLER_SECONDS
+    while left:
+        now = time.monotonic()
+        if now >= deadline:
+            raise RuntimeTimeout(f"the end of host processes {[one.pid for one in left]}", 0)
+        if now >= kill_at:
+            for one in left:
+                with suppress(ProcessLookupError):
+                    os.kill(one.pid, SIGKILL)
+        time.sleep(POLL_SECONDS)
+        left = [one for one in left if one.alive]
+
+
+def _await_stopped(client: docker.APIClient, container_id: str, deadline: float) -> None:
+    while True:
+        try:
+            state = client.inspect_container(container_id)["State"]
+        except docker.errors.NotFound:
+            return
+        if not state["Running"] and not state.get("Paused"):
+            return
+        if time.monotonic() >= deadline:
+            raise RuntimeTimeout(f"the end of container {container_id[:12]}", 0)
+        time.sleep(POLL_SECONDS)
+
+
+def _remove(client: docker.APIClient, container_id: str, deadline: float) -> None:
+    while True:
+        try:
+            client.remove_container(container_id, force=True, v=True)
+        except docker.errors.NotFound:
+            return
+        except docker.errors.APIError as error:
+            # 409: someone else's removal is under way. 5xx: a device still busy for a moment.
+            if time.monotonic() >= deadline:
+                raise RuntimeTimeout(
+                    f"the removal of container {container_id[:12]} ({error.explanation})", 0
+                ) from error
+            time.sleep(POLL_SECONDS * 5)
+        else:
+            return
+
+
+def _stat(pid: int) -> tuple[str, int] | None:
+    """(state letter, start time) from /proc/PID/stat; None when there is no such process."""
+    try:
+        text = (Path("/proc") / str(pid) / "stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = text.rpartition(")")[2].split()  # the name before it may hold anything
+    return fields[0], int(fields[19])
+
+
+@dataclass(frozen=True, slots=True)
+class Runsc:
+    """Where runsc is, where it keeps its state (`<exec-root>/runtime-runc/moby`), its panic log's pattern or ""."""
+
+    program: Path
+    root: Path
+    panic_log: str = ""
+
+    def tidy(self, container_id: str) -> None:
+        """Remove what runsc left of a container that the engine no longer knows. Blocking."""
+        leftovers = list(self.root.glob(f"{container_id}_sandbox:*"))
+        if any(path.suffix == ".state" for path in leftovers):
+            subprocess.run(
+                [self.program, f"--root={self.root}", "delete", "--force", container_id],
+                check=False,  # the files below go either way
+                capture_output=True,
+                timeout=20,
+            )
+        for path in (*leftovers, *self.panic_files(container_id)):
+            path.unlink(missing_ok=True)
+
+    def panic_files(self, container_id: str) -> list[Path]:
+        """The panic logs of one container."""
+        if "%ID%" not in self.panic_log and "%CID%" not in self.panic_log:
+            return []  # one file for all containers tells nothing about one
+        pattern = self.panic_log.replace("%ID%", container_id).replace("%CID%", container_id)
+        for variable in ("%TIMESTAMP%", "%COMMAND%", "%TEST%"):
+            pattern = pattern.replace(variable, "*")
+        path = Path(pattern)
+        return sorted(path.parent.glob(path.name))
