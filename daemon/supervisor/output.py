@@ -14,15 +14,15 @@ READ_CHUNK = 64 * 1024
 class RetainedOutput:
     """Bytes `[base, end)` of a stream whose true length is `total`.
 
-    `base` is above 0 only for an exec adopted from an earlier daemon. Bytes that do not follow on (a cut between two
-    daemons) or pass the cap are counted, never kept: a reader's offsets are always true.
+    `base` is above 0 only for an exec adopted from an earlier daemon: what came before was lost with that daemon.
+    Bytes that do not follow on or pass the cap are counted, never kept: a reader's offsets are always true.
     """
 
-    def __init__(self, cap: int, base: int = 0) -> None:
+    def __init__(self, cap: int) -> None:
         """`cap` in bytes."""
         self.cap = cap
-        self.base = base
-        self.total = base
+        self.base = 0
+        self.total = 0
         self.closed = False
         self._data = bytearray()
         self._waiters: set[asyncio.Future[None]] = set()
@@ -39,6 +39,8 @@ class RetainedOutput:
 
     def append(self, offset: int, data: bytes | memoryview) -> None:
         """Take what arrived at `offset`."""
+        if not self._data and offset > self.base:
+            self.base = offset
         if offset == self.end:
             room = self.cap - len(self._data)
             self._data += data[:room]

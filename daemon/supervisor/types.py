@@ -100,6 +100,7 @@ class ExecInfo:
     stdout_total: int
     stderr_total: int
     stdin_received: int
+    max_output_bytes: int
     result: ExecResult | None
 
 
@@ -141,7 +142,7 @@ class DirEntry:
 
 @dataclass(frozen=True, slots=True)
 class FileDigest:
-    """Length in bytes and lower-case hex SHA-256 of what was read or written; `file_size` the size of the whole file."""
+    """Length in bytes and lower-case hex SHA-256 of what was read or written; `file_size` the whole file's size."""
 
     size: int
     sha256: str

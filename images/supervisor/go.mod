@@ -1,0 +1,3 @@
+module gauntlet/supervisor
+
+go 1.23
