@@ -56,14 +56,14 @@ class ProtectedRanges(_Strict):
 
 
 class Enforcement(_Strict):
-    """What the cluster enforces: network policy at all, and DNS filtering outside the policy objects.
+    """What the cluster enforces: network policy at all, and name filtering outside the policy objects.
 
-    `dns_filter` declares a resolver that answers each sandbox only its listed names and the
-    sandbox's own; it is what lets domain lists be used on gke-dpv2.
+    `name_filter` declares a gateway of the cluster that lets only listed names through (DNS, SNI and Host)
+    for each sandbox; without one gke-dpv2 refuses domain lists.
     """
 
     policy: bool = True
-    dns_filter: bool = False
+    name_filter: bool = False
 
 
 class Cluster(_Strict):

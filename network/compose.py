@@ -12,7 +12,7 @@ from network.composekeys import IGNORED_KEYS, SIMPLE_KEYS, ServiceKeys
 from network.credentials import is_credential_name
 from network.domains import DomainError, canonical, protected_name
 from network.grantread import read_domains, read_entities
-from network.nodes import Walker, is_null, join_path, kind_of, nearest
+from network.nodes import Walker, is_null, join_path, kind_of, limit_services
 from network.problems import shown
 from network.spec import Join, NetworkSpec, SandboxSpec, ServiceSpec
 from network.yamlread import Map, Node, Scalar
@@ -48,9 +48,8 @@ def read_compose(root: Map, walker: Walker) -> SandboxSpec:
             fix = "add `services:` with at least one service"
             walker.report.reject("R41", walker.place("services", line), "the file defines no service", fix)
         return spec
-    for name, node in entry.items.items():
-        place_line = entry.lines[name]
-        spec.services[name] = _Service(walker.of(name), name, place_line, spec).read(node)
+    for name, node in limit_services(walker, entry):
+        spec.services[name] = _Service(walker.of(name), name, entry.lines[name], spec).read(node)
     return spec
 
 
@@ -82,7 +81,7 @@ def _reject_keys(
     """One R11 for all unsupported keys of one mapping."""
     if not unknown:
         return
-    listed = ", ".join(shown(key) + nearest(key, known) for key in unknown[:20])
+    listed = ", ".join(shown(key) + walker.hint(key, known) for key in unknown[:20])
     more = f" and {len(unknown) - 20} more" if len(unknown) > 20 else ""
     first = unknown[0]
     walker.report.reject(
@@ -149,7 +148,7 @@ def _extension(root: Map, walker: Walker, spec: SandboxSpec) -> None:
                 spec.grants.entities.extend(read_entities(walker, node, path, "R13"))
             elif key not in _EXTENSION_KEYS and not is_credential_name(key):
                 hint = "CIDRs need a values file" if "cidr" in key.lower() else "known: " + ", ".join(_EXTENSION_KEYS)
-                message = f"unknown key {shown(key)}{nearest(key, _EXTENSION_KEYS)}"
+                message = f"unknown key {shown(key)}{walker.hint(key, _EXTENSION_KEYS)}"
                 walker.report.reject("R13", walker.place(path, entry.lines[key]), message, hint)
 
 
@@ -265,6 +264,8 @@ class _Service:
         return True
 
     def _ports(self, node: Node, path: str) -> None:
+        if is_null(node):
+            return
         self.walker.report.reject(
             "R10",
             self.walker.place(path, node.line),

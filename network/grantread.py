@@ -123,7 +123,7 @@ def read_extra_ports(walker: Walker, node: Node, path: str, domains: list[Domain
         return []
     names = {domain.name for domain in domains}
     found: list[ExtraPort] = []
-    for index, item in enumerate(node.items):
+    for index, item in enumerate(walker.limited(node.items, path, node.line)):
         item_path = f"{path}[{index}]"
         entry = walker.mapping(item, item_path, "R41")
         if entry is None:
@@ -208,6 +208,6 @@ def unknown_keys(walker: Walker, entry: Map, path: str, known: tuple[str, ...], 
             walker.report.reject(
                 code,
                 walker.place(join_path(path, key), entry.lines[key]),
-                f"unknown key {shown(key)}{nearest(key, known)}",
+                f"unknown key {shown(key)}{walker.hint(key, known)}",
                 f"known keys: {', '.join(known)}",
             )

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from network.problems import Place, Report, shown
 from network.yamlread import Map, Node, Scalar, Seq
 
+_MAX_HINTED = 60
+MAX_LISTED = 500
+"""Entries of one list of grants, and services of one file; more is a mistake or an attack."""
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_$-]+")
 
 
@@ -25,6 +28,8 @@ def join_path(path: str, key: str) -> str:
 
 def nearest(key: str, known: Iterable[str]) -> str:
     """` (did you mean X?)`, or nothing when no known key is close."""
+    if len(key) > _MAX_HINTED:
+        return ""
     found = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.6)
     return f" (did you mean {found[0]}?)" if found else ""
 
@@ -65,6 +70,21 @@ class Walker:
         """The same walker, for what lies below one service."""
         return Walker(self.file, self.report, service)
 
+    def hint(self, key: str, known: Iterable[str]) -> str:
+        """The nearest known key, as long as the report is not full of problems already."""
+        return "" if self.report.crowded else nearest(key, known)
+
+    def limited(self, items: list[Node], path: str, line: int) -> list[Node]:
+        """The first `MAX_LISTED` entries; R41 when there are more."""
+        if len(items) > MAX_LISTED:
+            self.report.reject(
+                "R41",
+                self.place(path, line),
+                f"{len(items)} entries, more than the {MAX_LISTED} that one list may have",
+                "shorten the list",
+            )
+        return items[:MAX_LISTED]
+
     def mapping(self, node: Node, path: str, code: str, *, null: bool = False) -> Map | None:
         """The mapping; with `null` an explicit null counts as an empty one."""
         if isinstance(node, Map):
@@ -86,7 +106,7 @@ class Walker:
             self.report.reject(code, self.place(path, node.line), f"needs a list of texts, found {kind_of(node)}", fix)
             return []
         found: list[tuple[str, Place]] = []
-        for index, item in enumerate(node.items):
+        for index, item in enumerate(self.limited(node.items, path, node.line)):
             place = self.place(f"{path}[{index}]", item.line)
             if isinstance(item, Scalar) and isinstance(item.value, str):
                 found.append((item.value, place))
@@ -112,3 +132,16 @@ class Walker:
             "write true or false without quotes",
         )
         return None
+
+
+def limit_services(walker: Walker, services: Map) -> list[tuple[str, Node]]:
+    """The first `MAX_LISTED` services; R41 when there are more."""
+    entries = list(services.items.items())
+    if len(entries) > MAX_LISTED:
+        walker.report.reject(
+            "R41",
+            walker.place("services", services.line),
+            f"{len(entries)} services, more than the {MAX_LISTED} that one sandbox may have",
+            "split the sandbox",
+        )
+    return entries[:MAX_LISTED]

@@ -135,9 +135,13 @@ def _order(problem: Problem) -> tuple[str, int, int, str]:
     return (problem.file, problem.line or 0, int(problem.code[1:]), problem.path)
 
 
+MAX_ENTRIES = 1000
+"""Rejections and warnings kept in one report; a file with more has the rest counted only."""
+
+
 @dataclass(slots=True)
 class Report:
-    """A collector: `reject` and `warn` add entries, equal ones once."""
+    """A collector: `reject` and `warn` add entries, equal ones once, the first `MAX_ENTRIES` of each."""
 
     _problems: dict[Problem, None] = field(default_factory=dict)
     _warnings: dict[Problem, None] = field(default_factory=dict)
@@ -146,13 +150,23 @@ class Report:
         """Add one rejection; `code` is a key of `REJECTIONS`."""
         if code not in REJECTIONS:
             raise KeyError(code)
-        self._problems[_problem(code, place, message, fix)] = None
+        self._add(self._problems, _problem(code, place, message, fix))
 
     def warn(self, code: str, place: Place, message: str, fix: str = "") -> None:
         """Add one warning; `code` is a key of `WARNINGS`."""
         if code not in WARNINGS:
             raise KeyError(code)
-        self._warnings[_problem(code, place, message, fix)] = None
+        self._add(self._warnings, _problem(code, place, message, fix))
+
+    @staticmethod
+    def _add(entries: dict[Problem, None], problem: Problem) -> None:
+        if len(entries) < MAX_ENTRIES:
+            entries[problem] = None
+
+    @property
+    def crowded(self) -> bool:
+        """True once so much is wrong that hints are no longer worth their time."""
+        return len(self._problems) > MAX_ENTRIES // 5
 
     @property
     def ok(self) -> bool:
