@@ -89,7 +89,8 @@ def create_schema(engine: sa.Engine) -> None:
                 connection.exec_driver_sql(statement)
         elif fresh:
             for statement in _POSTGRES:
-                connection.exec_driver_sql(statement)
+                # No parameters: else the driver would read the function's % as a place for one.
+                connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 
 def grant_application(engine: sa.Engine, role: str) -> None:

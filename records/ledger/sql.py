@@ -44,7 +44,8 @@ class SqlLedger(Ledger):
             entry, new = chain.decide(attempt_id, encoded, latest, head, revise=revise)
             if new:
                 values = {column.name: getattr(entry, column.name) for column in _COLUMNS}
-                if connection.execute(sa.insert(LEDGER).values(values)).rowcount != 1:
+                insert = sa.insert(LEDGER).values(values).execution_options(preserve_rowcount=True)
+                if connection.execute(insert).rowcount != 1:
                     raise LedgerBrokenError(f"entry {entry.sequence} of {attempt_id} was not written")
             return entry
 
