@@ -33,6 +33,7 @@ class Slot:
     merged: Path  # the overlay on the host: put the fanotify file-system mark here
     upper: Path  # what the agent wrote: overlay upper layer, on the quota file system
     quota: Path  # mount point of the quota file system: statvfs this
+    final: Path  # once extracted: the agent's final tree, read-only
     template_digest: str | None = None  # sha256:… of the challenge package, once assigned
     baseline_digest: str | None = None  # sha256:… of Snapshot A, once assigned
 
