@@ -21,7 +21,11 @@ class WatchedTransport(ByteTransport):
 
     async def read(self, n: int) -> bytes:
         """As the inner one; b"" is the end."""
-        data = await self._inner.read(n)
+        try:
+            data = await self._inner.read(n)
+        except Exception:
+            self._end()
+            raise
         if not data:
             self._end()
         return data

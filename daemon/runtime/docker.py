@@ -35,10 +35,12 @@ from daemon.runtime.types import (
     RuntimeVersion,
     SandboxSpec,
 )
-from daemon.supervisor.docker_transport import DockerTransport
+from daemon.supervisor.docker_transport import DockerAttachTransport
 from daemon.supervisor.transport import ByteTransport
 
 T = TypeVar("T")
+DEFAULT_SOCKET = Path("/var/run/docker.sock")
+DEFAULT_RUNSC_ROOT = Path("/var/run/docker/runtime-runc/moby")
 PANIC_LOG_LIMIT = 64 * 1024
 
 
@@ -55,10 +57,23 @@ class Deadlines:
 class DockerRuntime(Runtime):
     """Sandboxes as containers of one Docker engine, reached by its unix socket."""
 
-    def __init__(self, socket_path: Path, *, runsc: Runsc | None = None, deadlines: Deadlines | None = None) -> None:
-        """Connect to nothing yet. Without `runsc` there is no panic log and nothing of runsc is tidied."""
+    def __init__(
+        self,
+        socket_path: Path = DEFAULT_SOCKET,
+        *,
+        runtime: str = "gauntlet-runsc",
+        runsc_root: Path = DEFAULT_RUNSC_ROOT,
+        deadlines: Deadlines | None = None,
+    ) -> None:
+        """Connect to nothing yet.
+
+        `runtime` is the registered runsc whose program and panic log are asked of the engine; `runsc_root` is
+        `<exec-root>/runtime-runc/moby` of that engine, where runsc keeps its state.
+        """
         self._socket_path = str(socket_path)
-        self._runsc = runsc
+        self._runtime = runtime
+        self._runsc_root = runsc_root
+        self._runsc: Runsc | None = None
         self._deadlines = deadlines or Deadlines()
         self._engine = Engine(f"unix://{socket_path}")
         self._late = LateSweeper(self._destroy_if_there)
@@ -84,7 +99,7 @@ class DockerRuntime(Runtime):
                 raise RuntimeTimeout(f"create {spec.name}", self._deadlines.create) from None
             raise
         try:
-            return Created(attached.container_id, await DockerTransport.open(attached.sock))
+            return Created(attached.container_id, await DockerAttachTransport.over(attached.sock))
         except BaseException:
             self._unwanted(attached)
             raise
@@ -102,7 +117,7 @@ class DockerRuntime(Runtime):
             return attach_socket(self._socket_path, container_id, ATTACH_SECONDS)
 
         sock = await self._engine.call("attach", work, seconds=self._deadlines.quick, discard=lambda late: late.close())
-        return await DockerTransport.open(sock)
+        return await DockerAttachTransport.over(sock)
 
     async def rename(self, container_id: str, name: str) -> None:
         """See the port."""
@@ -121,7 +136,7 @@ class DockerRuntime(Runtime):
         deadline = time.monotonic() + seconds
         await self._engine.call(
             f"destroy {container_id[:12]}",
-            lambda client: destroy(client, container_id, self._runsc, deadline),
+            lambda client: destroy(client, container_id, self._registered_runsc(client), deadline),
             seconds=seconds + 1,
             slow=True,
         )
@@ -161,18 +176,24 @@ class DockerRuntime(Runtime):
 
     async def panic_log(self, container_id: str) -> bytes:
         """See the port."""
-        runsc = self._runsc
-        if runsc is None:
-            return b""
 
-        def work() -> bytes:
+        def work(client: docker.APIClient) -> bytes:
+            runsc = self._registered_runsc(client)
             pieces = []
-            for path in runsc.panic_files(container_id):
+            for path in runsc.panic_files(container_id) if runsc is not None else ():
                 with path.open("rb") as file:
                     pieces.append(file.read(PANIC_LOG_LIMIT))
             return b"".join(pieces)[:PANIC_LOG_LIMIT]
 
-        return await asyncio.to_thread(work)
+        return await self._quick("panic log", work, container_id)
+
+    def _registered_runsc(self, client: docker.APIClient) -> Runsc | None:
+        """Blocking at first; None when the engine has no such runtime. Later registrations are seen."""
+        if self._runsc is None:
+            registered = (client.info().get("Runtimes") or {}).get(self._runtime)
+            if registered is not None:
+                self._runsc = Runsc.registered(registered, self._runsc_root)
+        return self._runsc
 
     async def cgroup(self, container_id: str) -> CgroupPaths:
         """See the port."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,6 +134,13 @@ class Runsc:
     program: Path
     root: Path
     panic_log: str = ""
+
+    @classmethod
+    def registered(cls, entry: Mapping[str, Any], root: Path) -> Runsc:
+        """From the engine's `Runtimes` entry: `{"path": …, "runtimeArgs": […]}`."""
+        flag = "--panic-log="
+        logs = [word.removeprefix(flag) for word in entry.get("runtimeArgs") or () if word.startswith(flag)]
+        return cls(Path(entry["path"]), root, logs[-1] if logs else "")
 
     def tidy(self, container_id: str) -> None:
         """Remove what runsc left of a container that the engine no longer knows. Blocking."""
