@@ -7,7 +7,6 @@ before the answer; a warm sandbox that turns out dead is replaced by the next on
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -16,17 +15,16 @@ from daemon.attempts.context import NodeContext
 from daemon.attempts.live import LiveAttempt
 from daemon.attempts.model import AttemptFacts, ChallengeMissing, ClaimRefused, ClaimSpec, State
 from daemon.attempts.stacks import environment
+from daemon.pool.claim import PoolExhausted, acquire
 from daemon.pool.entry import PoolEntry
 from daemon.pool.factory import EntryFailed
 from daemon.pool.template import Template
 from daemon.runtime.errors import RuntimeFault
 from daemon.supervisor.errors import SupervisorError
-from daemon.workspace.model import WorkspaceError
+from daemon.workspace.model import Slot, WorkspaceError
 
 log = structlog.get_logger(__name__)
 
-# A warm entry may die between its last sign of life and its assignment; more than this is a broken node.
-TRIES = 3
 # Mount and one round trip to PID 1: milliseconds; a sandbox that takes longer will not do.
 ASSIGN_TIMEOUT_SECONDS = 5.0
 
@@ -51,9 +49,7 @@ class Claimer:
                     return known
         await self._admit(spec)
         template = self._node.stacks.template(spec)
-        attempt = LiveAttempt(
-            AttemptFacts(spec=spec, sandbox_id=f"sbx_{uuid.uuid4().hex[:20]}", limits=template.resources)
-        )
+        attempt = LiveAttempt(AttemptFacts(spec=spec, limits=template.resources))
         await attempt.lock.acquire()
         self._node.registry.add(attempt)
         return await asyncio.shield(
@@ -63,11 +59,12 @@ class Claimer:
     async def _admit(self, spec: ClaimSpec) -> None:
         if self.draining:
             raise ClaimRefused("NODE_DRAINING", "this node takes no new attempts")
-        held = [a.facts for a in self._node.registry if a.entry is not None or a.facts.state is State.STARTING]
-        if len(held) >= self._node.capacity:
-            raise ClaimRefused("NODE_FULL", f"this node holds {len(held)} of {self._node.capacity} sandboxes")
+        held = self._node.held()
+        if held >= self._node.capacity:
+            raise ClaimRefused("NODE_FULL", f"this node holds {held} of {self._node.capacity} sandboxes")
         wanted = self._node.stacks.template(spec).resources.memory_bytes
-        promised = sum(facts.limits.memory_bytes for facts in held if facts.limits is not None)
+        limits = [a.facts.limits for a in self._node.registry if not a.facts.ended]
+        promised = sum(limit.memory_bytes for limit in limits if limit is not None)
         if promised + wanted > self._node.memory_budget_bytes:
             raise ClaimRefused(
                 "NODE_FULL",
@@ -78,7 +75,7 @@ class Claimer:
 
     async def _start(self, attempt: LiveAttempt, template: Template) -> LiveAttempt:
         try:
-            await self._assign_some(attempt, template)
+            await self._acquire(attempt, template)
             facts, clock = attempt.facts, self._node.clock
             facts.boot_id = clock.boot_id
             facts.started_boottime_ns, facts.start_time_ns = clock.boottime_ns(), clock.wall_ns()
@@ -96,41 +93,30 @@ class Claimer:
         attempt.spawn(self._rename(attempt), "rename")
         return attempt
 
-    async def _assign_some(self, attempt: LiveAttempt, template: Template) -> None:
-        """Take entries until one accepts the assignment."""
-        for last in (False,) * (TRIES - 1) + (True,):
-            entry, launch_type = await self._entry(attempt, template)
-            facts = attempt.facts
-            facts.entry_id, facts.container_id = entry.entry_id, entry.container_id
-            facts.image_digest, facts.launch_type = entry.image_digest, launch_type
-            try:
-                # Journalled before the first use: a restart in between finds the sandbox and takes it back.
-                await self._node.keep(attempt)
-                async with asyncio.timeout(ASSIGN_TIMEOUT_SECONDS):
-                    attempt.slot = await self._node.workspace.assign(entry.slot, facts.spec.challenge_digest)
-                    await entry.link.assign(environment(facts.spec.challenge_id, facts.spec.environment))
-            except (SupervisorError, WorkspaceError, TimeoutError) as error:
-                log.warning("assignment_failed", attempt_id=facts.attempt_id, entry_id=entry.entry_id, error=str(error))
-                self._node.discard(entry)
-                if last:
-                    raise ClaimRefused("COLD_START_FAILED", f"no sandbox accepted the attempt: {error}") from error
-            except BaseException:
-                self._node.discard(entry)
-                raise
-            else:
-                attempt.entry = entry
-                return
+    async def _acquire(self, attempt: LiveAttempt, template: Template) -> None:
+        """A never-used sandbox with the challenge in it. Raises ClaimRefused."""
 
-    async def _entry(self, attempt: LiveAttempt, template: Template) -> tuple[PoolEntry, str]:
-        entry = self._node.pools.take(template)
-        if entry is not None:
-            return entry, "WARM"
-        if attempt.facts.spec.warm_only:
-            raise ClaimRefused("POOL_EXHAUSTED", f"no warm sandbox of {template.stack} is ready")
+        async def use(entry: PoolEntry) -> Slot:
+            return await self._assign(attempt, entry)
+
         try:
-            return await self._node.factory.create(template), "COLD"
-        except EntryFailed as error:
-            raise ClaimRefused("COLD_START_FAILED", str(error)) from error
+            got = await acquire(self._node.pools, template, use, warm_only=attempt.facts.spec.warm_only)
+        except PoolExhausted as error:
+            raise ClaimRefused("POOL_EXHAUSTED", str(error)) from error
+        except (EntryFailed, SupervisorError, WorkspaceError, TimeoutError) as error:
+            raise ClaimRefused("COLD_START_FAILED", f"no sandbox accepted the attempt: {error or 'timeout'}") from error
+        attempt.entry, attempt.slot, attempt.facts.launch_type = got.entry, got.result, got.launch_type
+
+    async def _assign(self, attempt: LiveAttempt, entry: PoolEntry) -> Slot:
+        facts = attempt.facts
+        facts.entry_id = facts.sandbox_id = entry.entry_id
+        facts.container_id, facts.image_digest = entry.container_id, entry.image_digest
+        # Journalled before the first use: a restart in between finds the sandbox and takes it back.
+        await self._node.keep(attempt)
+        async with asyncio.timeout(ASSIGN_TIMEOUT_SECONDS):
+            slot = await self._node.workspace.assign(entry.slot, facts.spec.challenge_digest)
+            await entry.link.assign(environment(facts.spec.challenge_id, facts.spec.environment))
+        return slot
 
     async def _rename(self, attempt: LiveAttempt) -> None:
         """Labels cannot change, so the container's name says whose it is. Nothing depends on it."""

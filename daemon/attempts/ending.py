@@ -7,6 +7,7 @@ outcome of the agent's.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -64,8 +65,8 @@ class Ender:
             await self._node.runtime.destroy(facts.container_id)
             if attempt.entry is not None:
                 await attempt.entry.link.close()
-                self._node.pools.gone(attempt.entry)
                 attempt.entry = None
+            self._node.pools.gone(facts.entry_id)
             await attempt.finish_calls(CALLS_TIMEOUT_SECONDS)
             facts.end_time_ns = facts.end_time_ns or self._node.clock.wall_ns()
             await self._extract(attempt)
@@ -187,9 +188,11 @@ class Ender:
 class Releaser:
     """Lets go of what an ended attempt still holds."""
 
-    def __init__(self, node: NodeContext, ender: Ender) -> None:
+    def __init__(self, node: NodeContext, ender: Ender, before: Callable[[LiveAttempt], Awaitable[None]]) -> None:
+        """`before` ends what else uses the workspace (judge sandboxes) and forgets what else is kept of the attempt."""
         self._node = node
         self._ender = ender
+        self._before = before
 
     async def release(self, attempt: LiveAttempt) -> None:
         """End it if it runs, then destroy its workspace in the background. Legal in every state, idempotent."""
@@ -203,6 +206,7 @@ class Releaser:
 
     async def _destroy(self, attempt: LiveAttempt) -> None:
         try:
+            await self._before(attempt)
             await self._node.runtime.destroy(attempt.facts.container_id)
             if attempt.slot is not None:
                 await self._node.workspace.destroy(attempt.slot)

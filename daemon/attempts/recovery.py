@@ -15,7 +15,8 @@ from daemon.attempts.context import NodeContext
 from daemon.attempts.ending import Ender
 from daemon.attempts.live import LiveAttempt
 from daemon.attempts.model import AttemptFacts, Cause, State
-from daemon.pool.factory import EntryFactory
+from daemon.attempts.watcher import reach
+from daemon.pool.entry import PoolEntry
 from daemon.runtime.errors import RuntimeFault
 from daemon.runtime.types import Observation
 from daemon.supervisor.errors import SupervisorError
@@ -50,10 +51,9 @@ def decide(facts: AttemptFacts, seen: Observation | None, boot_id: str) -> Decis
 class Recovery:
     """Runs once, at start."""
 
-    def __init__(self, node: NodeContext, ender: Ender, factory: EntryFactory) -> None:
+    def __init__(self, node: NodeContext, ender: Ender) -> None:
         self._node = node
         self._ender = ender
-        self._factory = factory
 
     async def run(self) -> list[LiveAttempt]:
         """Take back or void every journalled attempt, remove the rest; returns those that run on."""
@@ -110,20 +110,23 @@ class Recovery:
         """Reach a running sandbox again; returns why not, empty when it worked."""
         if attempt.slot is None:
             return "the workspace was lost while the daemon was away"
-        if attempt.facts.limits is None:
-            return "the journal does not hold the attempt's limits"
-        template = self._node.stacks.template(attempt.facts.spec)
+        facts = attempt.facts
+        template = self._node.stacks.template(facts.spec)
         try:
-            attempt.entry = await self._factory.adopt(
-                entry_id=attempt.facts.entry_id,
-                template=template,
-                container_id=attempt.facts.container_id,
-                image_digest=attempt.facts.image_digest,
-                slot=attempt.slot,
-            )
+            transport, link = await reach(self._node, facts.container_id)
         except (RuntimeFault, SupervisorError, TimeoutError) as error:
             return f"the sandbox could not be reached again: {error}"
-        self._node.pools.adopted(attempt.entry)
+        attempt.entry = PoolEntry(
+            entry_id=facts.entry_id,
+            template=template,
+            container_id=facts.container_id,
+            link=link,
+            slot=attempt.slot,
+            created=0.0,
+            image_digest=facts.image_digest,
+            transport=transport,
+        )
+        self._node.pools.adopt(template, facts.entry_id)
         return ""
 
     async def _remove_the_rest(self, containers: set[str], kept_entries: set[str]) -> None:

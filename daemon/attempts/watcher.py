@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 
 import structlog
@@ -10,12 +11,15 @@ from daemon.attempts.context import NodeContext
 from daemon.attempts.ending import Ender
 from daemon.attempts.live import LiveAttempt
 from daemon.attempts.model import Cause, State
+from daemon.pool.watched import WatchedTransport
 from daemon.runtime.errors import RuntimeFault
 from daemon.runtime.types import EventKind, RuntimeEvent
 from daemon.supervisor.errors import SupervisorError
 from daemon.supervisor.link import SupervisorLink
 
 log = structlog.get_logger(__name__)
+
+REACH_TIMEOUT_SECONDS = 15.0
 
 
 class RuntimeWatcher:
@@ -32,6 +36,7 @@ class RuntimeWatcher:
                 await self._handle(event)
 
     async def _handle(self, event: RuntimeEvent) -> None:
+        self._node.pools.observe(event)
         match event.kind:
             case EventKind.OOM:
                 attempt = self._node.registry.by_container(event.container_id)
@@ -44,12 +49,10 @@ class RuntimeWatcher:
                 for attempt in self._node.registry:
                     if attempt.facts.state is State.RUNNING:
                         await self._recheck(attempt, attempt.facts.container_id in live)
-                self._node.pools.resync(live)
 
     def _died(self, container_id: str) -> None:
         attempt = self._node.registry.by_container(container_id)
         if attempt is None:
-            self._node.pools.entry_died(container_id)
             return
         attempt.died.set()
         if attempt.facts.state is State.RUNNING:
@@ -71,7 +74,18 @@ async def reattach(node: NodeContext, attempt: LiveAttempt) -> None:
     """Give a running attempt a new pipe to its PID 1. Raises RuntimeFault, SupervisorError, TimeoutError."""
     assert attempt.entry is not None
     await attempt.entry.link.close()
-    transport = await node.runtime.attach(attempt.facts.container_id)
+    attempt.entry.transport, attempt.entry.link = await reach(node, attempt.facts.container_id)
+
+
+async def reach(node: NodeContext, container_id: str) -> tuple[WatchedTransport, SupervisorLink]:
+    """A new pipe to the PID 1 of a sandbox that an earlier life used. Raises as `reattach`."""
+    transport = WatchedTransport(await node.runtime.attach(container_id))
     link = SupervisorLink(transport, fresh=False)
-    await link.connect()
-    attempt.entry.link = link
+    try:
+        async with asyncio.timeout(REACH_TIMEOUT_SECONDS):
+            await link.connect()
+    except BaseException:
+        await link.close()
+        await transport.close()
+        raise
+    return transport, link

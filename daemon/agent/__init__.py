@@ -1,0 +1,1 @@
+"""What an agent may do in its sandbox: commands, files, submit — each one recorded."""

@@ -1,0 +1,1 @@
+"""Fresh containers for judges on this node."""

@@ -1,0 +1,1 @@
+"""gRPC to domain and back, nothing else."""

@@ -1,0 +1,140 @@
+"""gauntlet.daemon.v1.JudgeSandboxService over the domain."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+from gauntlet.daemon.v1 import judge_sandbox_service_pb2 as pb
+from gauntlet.daemon.v1 import judge_sandbox_service_pb2_grpc as pb_grpc
+from google.protobuf.duration_pb2 import Duration
+
+from daemon.attempts.context import NodeContext
+from daemon.attempts.live import LiveAttempt
+from daemon.judging.sandboxes import JudgeSandbox, JudgeSandboxes
+from daemon.runtime.types import Resources
+from daemon.services.mapping import RESOURCE_FIELDS
+from daemon.services.requests import RequestLog
+from daemon.supervisor.errors import SupervisorGone
+from daemon.supervisor.types import AGENT_GID, AGENT_UID, DEFAULT_OUTPUT_CAP, ExecSpec, Exited, Output
+from daemon.workspace.model import JudgeKind
+from wire import errors
+
+Context = Any
+JUDGE = "judge"
+MAX_OUTPUT_BYTES = 16 * 1024 * 1024
+KINDS = {
+    pb.JUDGE_WORKSPACE_FINAL: JudgeKind.FINAL,
+    pb.JUDGE_WORKSPACE_REFERENCE: JudgeKind.REFERENCE,
+}
+
+
+class JudgeSandboxService(pb_grpc.JudgeSandboxServiceServicer):
+    """Judge sandboxes for judge workers."""
+
+    def __init__(self, node: NodeContext, sandboxes: JudgeSandboxes) -> None:
+        self._node = node
+        self._sandboxes = sandboxes
+        self._requests = RequestLog()
+
+    async def CreateJudgeSandbox(
+        self, request: pb.CreateJudgeSandboxRequest, context: Context
+    ) -> pb.CreateJudgeSandboxResponse:
+        """A fresh container on a view of the frozen workspace."""
+        request_id = self._requests.check(JUDGE, request)
+        if request.workspace not in KINDS:
+            raise errors.invalid("WORKSPACE_UNSPECIFIED", "say which workspace to show", [("workspace", "unset")])
+        attempt = self._node.registry.get(request.attempt_id)
+        judge = await self._sandboxes.create(
+            attempt,
+            KINDS[request.workspace],
+            request_id=request_id,
+            resources=_resources(attempt, request),
+            extra_environment=dict(request.environment),
+        )
+        return pb.CreateJudgeSandboxResponse(judge_sandbox_id=judge.judge_sandbox_id, container_id=judge.container_id)
+
+    async def RunJudgeCommand(
+        self, request: pb.RunJudgeCommandRequest, context: Context
+    ) -> AsyncIterator[pb.RunJudgeCommandResponse]:
+        """A command's output, then its end; an end comes also when the sandbox dies."""
+        judge = self._sandboxes.get(request.judge_sandbox_id)
+        spec = _spec(request)
+        try:
+            handle = await self._sandboxes.run(judge, spec, request.stdin)
+            async for event in handle:
+                if isinstance(event, Output):
+                    out = event.stream == "stdout"
+                    yield pb.RunJudgeCommandResponse(
+                        stdout=event.data if out else b"", stderr=b"" if out else event.data
+                    )
+                elif isinstance(event, Exited):
+                    yield pb.RunJudgeCommandResponse(end=_end(event))
+        except SupervisorGone:
+            yield pb.RunJudgeCommandResponse(end=await self._died(judge))
+
+    async def ReadJudgeFile(
+        self, request: pb.ReadJudgeFileRequest, context: Context
+    ) -> AsyncIterator[pb.ReadJudgeFileResponse]:
+        """A regular file, as uid 1000 sees it, refused when it is larger than asked for."""
+        judge = self._sandboxes.get(request.judge_sandbox_id)
+        found = await judge.launched.link.stat(request.path)
+        if found.type != "file":
+            raise errors.precondition("NOT_A_FILE", f"{request.path} is a {found.type}")
+        if found.size > request.max_bytes:
+            raise errors.precondition("FILE_TOO_LARGE", f"{request.path} has {found.size} bytes")
+        reader = judge.launched.link.read_file(request.path, 0, request.max_bytes)
+        try:
+            async for chunk in reader:
+                yield pb.ReadJudgeFileResponse(chunk=chunk)
+        finally:
+            await reader.aclose()
+
+    async def DestroyJudgeSandbox(
+        self, request: pb.DestroyJudgeSandboxRequest, context: Context
+    ) -> pb.DestroyJudgeSandboxResponse:
+        """The end of it."""
+        self._sandboxes.destroy(request.judge_sandbox_id)
+        return pb.DestroyJudgeSandboxResponse()
+
+    async def _died(self, judge: JudgeSandbox) -> pb.JudgeCommandEnd:
+        memory = await self._sandboxes.died_of_memory(judge)
+        words = "the judge sandbox ran out of memory" if memory else "the judge sandbox ended"
+        return pb.JudgeCommandEnd(sandbox_died=True, oom_killed=memory, error=words)
+
+
+def _resources(attempt: LiveAttempt, request: pb.CreateJudgeSandboxRequest) -> Resources | None:
+    wanted = {name: value for name in RESOURCE_FIELDS if (value := getattr(request.resources, name))}
+    limits = attempt.facts.limits
+    return replace(limits, **wanted) if limits is not None else None
+
+
+def _spec(request: pb.RunJudgeCommandRequest) -> ExecSpec:
+    seconds = request.timeout_duration.seconds + request.timeout_duration.nanos / 1e9
+    if not request.argv or seconds <= 0:
+        raise errors.invalid("COMMAND_INVALID", "argv and a timeout above zero are required")
+    return ExecSpec(
+        argv=list(request.argv),
+        cwd=request.cwd,
+        env=dict(request.environment),
+        stdin=bool(request.stdin),
+        uid=0 if request.as_root else AGENT_UID,
+        gid=0 if request.as_root else AGENT_GID,
+        timeout_seconds=seconds,
+        max_output_bytes=min(request.max_output_bytes, MAX_OUTPUT_BYTES) or DEFAULT_OUTPUT_CAP,
+        admin=request.as_root,
+    )
+
+
+def _end(event: Exited) -> pb.JudgeCommandEnd:
+    duration = Duration()
+    duration.FromNanoseconds(event.result.duration_ns)
+    return pb.JudgeCommandEnd(
+        exit_code=event.result.exit_code,
+        signal=event.result.signal,
+        timed_out=event.result.timed_out,
+        error=event.result.error or "",
+        truncated=event.result.truncated,
+        run_duration=duration,
+    )
