@@ -10,6 +10,7 @@ from typing import Any
 
 from gauntlet.audit.v1 import audit_service_pb2 as pb
 from gauntlet.audit.v1 import audit_service_pb2_grpc as pb_grpc
+
 from records.errors import RecordsError
 from records.ledger.port import Ledger
 from records.translate import translate
@@ -24,7 +25,7 @@ class AuditService(pb_grpc.AuditServiceServicer):
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
-    async def GetRecord(self, request: pb.GetRecordRequest, context: Any) -> pb.GetRecordResponse:  # noqa: N802
+    async def GetRecord(self, request: pb.GetRecordRequest, context: Any) -> pb.GetRecordResponse:
         """See the proto."""
         if request.revision < 0:
             raise invalid("BAD_REQUEST", "revisions count from 1", [("revision", "0 means the latest")])
@@ -41,7 +42,7 @@ class AuditService(pb_grpc.AuditServiceServicer):
             entry_hash=entry.entry_hash,
         )
 
-    async def VerifyLedger(self, request: pb.VerifyLedgerRequest, context: Any) -> pb.VerifyLedgerResponse:  # noqa: N802
+    async def VerifyLedger(self, request: pb.VerifyLedgerRequest, context: Any) -> pb.VerifyLedgerResponse:
         """See the proto."""
         try:
             report = await asyncio.to_thread(self._ledger.verify)

@@ -10,6 +10,7 @@ from typing import Any
 
 from gauntlet.telemetry.v1 import event_service_pb2 as pb
 from gauntlet.telemetry.v1 import event_service_pb2_grpc as pb_grpc
+
 from records.errors import BadRequestError, RecordsError
 from records.events.port import EventQuery, EventStore
 from records.translate import translate
@@ -25,7 +26,7 @@ class EventService(pb_grpc.EventServiceServicer):
     def __init__(self, store: EventStore) -> None:
         self._store = store
 
-    async def ListEvents(self, request: pb.ListEventsRequest, context: Any) -> pb.ListEventsResponse:  # noqa: N802
+    async def ListEvents(self, request: pb.ListEventsRequest, context: Any) -> pb.ListEventsResponse:
         """See the proto."""
         if request.since_ns < 0 or request.until_ns < 0:
             raise _wire(BadRequestError("since_ns", "times are nanoseconds since the epoch; 0 means no bound"))
@@ -43,7 +44,7 @@ class EventService(pb_grpc.EventServiceServicer):
             # Long lines: a smaller page of the same place, whose token then is right.
             size = max(1, len(page.lines) // 4)
 
-    async def CountEvents(self, request: pb.CountEventsRequest, context: Any) -> pb.CountEventsResponse:  # noqa: N802
+    async def CountEvents(self, request: pb.CountEventsRequest, context: Any) -> pb.CountEventsResponse:
         """See the proto."""
         try:
             counts = await asyncio.to_thread(self._store.counts, request.attempt_id)

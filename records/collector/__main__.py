@@ -16,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import structlog
+from gauntlet.telemetry.v1 import collector_service_pb2_grpc as pb_grpc
 from pydantic import BaseModel, ConfigDict, Field
 
 from formats.problems import FormatError, Problem, load_yaml, validate
-from gauntlet.telemetry.v1 import collector_service_pb2_grpc as pb_grpc
 from records.collector.service import SERVICE, CollectorService
 from records.database import DatabaseUrlError, open_engine
 from records.errors import StoreUnavailableError

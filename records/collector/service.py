@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from gauntlet.telemetry.v1 import collector_service_pb2 as pb
 from gauntlet.telemetry.v1 import collector_service_pb2_grpc as pb_grpc
+
 from records.events.port import EventStore
 from wire.errors import invalid
 
@@ -29,7 +30,7 @@ class CollectorService(pb_grpc.CollectorServiceServicer):
     async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
 
-    async def AppendEvents(self, request: pb.AppendEventsRequest, context: Any) -> pb.AppendEventsResponse:  # noqa: N802
+    async def AppendEvents(self, request: pb.AppendEventsRequest, context: Any) -> pb.AppendEventsResponse:
         """See the proto."""
         if len(request.lines) > MAX_LINES or sum(map(len, request.lines)) >= MAX_BYTES:
             raise invalid(
@@ -49,7 +50,7 @@ class CollectorService(pb_grpc.CollectorServiceServicer):
         )
         return pb.AppendEventsResponse(next_line=next_line)
 
-    async def GetCursor(self, request: pb.GetCursorRequest, context: Any) -> pb.GetCursorResponse:  # noqa: N802
+    async def GetCursor(self, request: pb.GetCursorRequest, context: Any) -> pb.GetCursorResponse:
         """See the proto."""
         next_line = await self._run(self._store.cursor, request.attempt_id, request.kind)
         return pb.GetCursorResponse(next_line=next_line)
