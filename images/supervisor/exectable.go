@@ -118,7 +118,7 @@ func (t *execTable) signal(stream uint32, r signalRequest) {
 	}
 	l := newLineage(pid, r.Pids, t.s.files.workerPids())
 	if sig := syscall.Signal(r.Signo); sig != syscall.SIGKILL {
-		t.s.reply(stream, map[string]any{"signalled": t.s.killer.signal(l, sig)})
+		t.s.reply(stream, map[string]any{"signalled": t.s.killer.strike(l, sig)})
 		return
 	}
 	n, ok := t.s.killer.exterminate(l)

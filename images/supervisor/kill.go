@@ -116,36 +116,51 @@ func (l *lineage) members(procs []proc) []int {
 	return live
 }
 
-// signal sends sig to each member once.
-func (k *killer) signal(l *lineage, sig syscall.Signal) int {
-	n := 0
-	for _, pid := range l.members(scanProcesses()) {
-		if k.kill(pid, sig) == nil {
-			n++
-		}
+// strike signals every process group that has a living member, and says how many members live. By group, not by
+// process: a fork bomb starves our scans, and only a group's signal reaches what it forks meanwhile.
+func (k *killer) strike(l *lineage, sig syscall.Signal) int {
+	procs := scanProcesses()
+	group := map[int]int{}
+	for _, p := range procs {
+		group[p.pid] = p.group
 	}
-	return n
-}
-
-// exterminate kills the lineage, rescanning until two scans in a row find nothing. ok=false: some outlive the deadline.
-func (k *killer) exterminate(l *lineage) (n int, ok bool) {
-	pause, empty := time.Millisecond, 0
-	for deadline := time.Now().Add(killDeadline); time.Now().Before(deadline); {
-		live := l.members(scanProcesses())
-		if len(live) == 0 {
-			if empty++; empty == 2 {
-				return n, true
-			}
+	live := l.members(procs)
+	struck := map[int]bool{}
+	for _, pid := range live {
+		to := pid
+		if g := group[pid]; g > 1 {
+			to = -g
+		}
+		if struck[to] {
 			continue
 		}
-		empty = 0
-		for _, pid := range live {
-			if k.kill(pid, syscall.SIGKILL) == nil {
-				n++
-			}
+		struck[to] = true
+		if err := k.kill(to, sig); err != nil && err != syscall.ESRCH {
+			logf("kill(%d, %d): %v", to, int(sig), err)
 		}
-		time.Sleep(pause) // a killed process dies on its own schedule, and not all are our children
-		pause = min(2*pause, 50*time.Millisecond)
+	}
+	return len(live)
+}
+
+// exterminate kills the lineage, rescanning until two scans in a row find nothing. n counts the sightings at the first
+// scan; ok=false: some outlive the deadline.
+func (k *killer) exterminate(l *lineage) (n int, ok bool) {
+	for g := range l.groups { // at once: scanning comes later
+		if err := k.kill(-g, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
+			logf("kill(-%d, KILL): %v", g, err)
+		}
+	}
+	pause, empty := time.Millisecond, 0
+	for deadline := time.Now().Add(killDeadline); time.Now().Before(deadline); {
+		live := k.strike(l, syscall.SIGKILL)
+		n = max(n, live)
+		if live > 0 {
+			empty = 0
+			time.Sleep(pause) // a killed process dies on its own schedule, and not all are our children
+			pause = min(2*pause, 50*time.Millisecond)
+		} else if empty++; empty == 2 {
+			return n, true
+		}
 	}
 	return n, false
 }
