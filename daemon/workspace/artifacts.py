@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import tarfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -52,6 +53,8 @@ class Artifacts:
     def __init__(self, directory: Path, limits: ArtifactLimits) -> None:
         self._directory = directory
         self._limits = limits
+        self._guard = threading.Lock()
+        self._busy: set[Path] = set()
 
     def load(self, attempt_id: str) -> Extraction | None:
         """What was extracted before, or None."""
@@ -71,47 +74,52 @@ class Artifacts:
         return Extraction(result, tuple(base64.b64decode(path) for path in data["steering"]))
 
     def extract(self, attempt_id: str, upper: Path, baseline: Baseline, disk_bytes: int) -> Extraction:
-        """Walk a frozen upper layer and keep what it holds. A second call answers the same."""
-        known = self.load(attempt_id)
-        if known is not None:
-            return known
-        home = self._directory / attempt_id
+        """Walk a frozen upper layer and keep what it holds. Not twice at a time for one attempt."""
+        home = self._directory / checked_id("attempt", attempt_id)
         fresh = self._directory / f"{FRESH_PREFIX}{attempt_id}"
-        remove_tree(fresh)
-        make_directory(fresh, 0o700)
+        with self._guard:
+            self._busy.add(fresh)
         try:
-            budget = HashBudget(2 * disk_bytes if self._limits.hash_bytes is None else self._limits.hash_bytes)
-            walk = UpperWalk(upper, baseline, budget)
-            with _synced(fresh / _DIFF) as diff_file, _synced(fresh / _CHANGES) as changes_file:
-                writer = _Writer(diff_file, changes_file, self._limits)
-                for found in walk.entries():
-                    writer.take(found)
-                for path in walk.unwalked:
-                    writer.steering.add(path)
-                writer.close()
-            summary = {
-                **writer.counts,
-                "diff_digest": f"sha256:{writer.digest.hexdigest()}",
-                "baseline_digest": baseline.digest,
-                "manifest_digest": writer.manifest_digest,
-                "unhashed": budget.refused,
-                "omitted": writer.omitted,
-                "truncated": writer.truncated or bool(walk.unwalked),
-                "steering": [base64.b64encode(path).decode() for path in writer.steering],
-            }
-            with _synced(fresh / _RESULT) as result_file:
-                result_file.write(json.dumps(summary, indent=1).encode())
+            self._fill(fresh, upper, baseline, disk_bytes)
             fresh.rename(home)
-        except BaseException:
+        finally:
             remove_tree(fresh)
-            raise
+            with self._guard:
+                self._busy.discard(fresh)
         kept = self.load(attempt_id)
         assert kept is not None  # just renamed there
         return kept
 
     def clean(self) -> list[str]:
         """Remove half-written directories of an earlier life; returns the paths."""
-        return [str(path) for path in self._directory.glob(f"{FRESH_PREFIX}*") if remove_tree(path)]
+        with self._guard:
+            left = [path for path in self._directory.glob(f"{FRESH_PREFIX}*") if path not in self._busy]
+            return [str(path) for path in left if remove_tree(path)]
+
+    def _fill(self, fresh: Path, upper: Path, baseline: Baseline, disk_bytes: int) -> None:
+        remove_tree(fresh)
+        make_directory(fresh, 0o700)
+        budget = HashBudget(2 * disk_bytes if self._limits.hash_bytes is None else self._limits.hash_bytes)
+        walk = UpperWalk(upper, baseline, budget)
+        with _synced(fresh / _DIFF) as diff_file, _synced(fresh / _CHANGES) as changes_file:
+            writer = _Writer(diff_file, changes_file, self._limits)
+            for found in walk.entries():
+                writer.take(found)
+            for path in walk.unwalked:
+                writer.steering.add(path)
+            writer.close()
+        summary = {
+            **writer.counts,
+            "diff_digest": f"sha256:{writer.digest.hexdigest()}",
+            "baseline_digest": baseline.digest,
+            "manifest_digest": writer.manifest_digest,
+            "unhashed": budget.refused,
+            "omitted": writer.omitted,
+            "truncated": writer.truncated or bool(walk.unwalked),
+            "steering": [base64.b64encode(path).decode() for path in writer.steering],
+        }
+        with _synced(fresh / _RESULT) as result_file:
+            result_file.write(json.dumps(summary, indent=1).encode())
 
 
 class _Writer:

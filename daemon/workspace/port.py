@@ -7,10 +7,11 @@ Every call is safe to repeat. Blocking work runs in an executor the adapter was 
 from __future__ import annotations
 
 import abc
-from collections.abc import Set
+from collections.abc import Collection, Set
 from pathlib import Path
 
 from daemon.workspace.model import DiffResult, DiskUsage, JudgeKind, JudgeMounts, Reclaimed, Slot
+from daemon.workspace.templates import Template
 
 
 class Workspace(abc.ABC):
@@ -30,6 +31,10 @@ class Workspace(abc.ABC):
     @abc.abstractmethod
     async def has_template(self, digest: str) -> bool:
         """Whether the package of that digest is stored whole."""
+
+    @abc.abstractmethod
+    async def template(self, digest: str) -> Template:
+        """The stored template, for its description (challenge.yaml). Raises UnknownTemplateError."""
 
     @abc.abstractmethod
     async def fits(self, disk_bytes: int) -> bool:
@@ -58,8 +63,14 @@ class Workspace(abc.ABC):
         """Read the diff into the artifacts of ``attempt_id``. Needs a frozen slot. A second call answers the same."""
 
     @abc.abstractmethod
-    async def judge_mounts(self, slot: Slot, kind: JudgeKind, judge_id: str) -> JudgeMounts:
-        """Make the views of one judge container. Needs an extracted slot. Idempotent by ``judge_id``."""
+    async def judge_mounts(
+        self, slot: Slot, kind: JudgeKind, judge_id: str, withhold: Collection[bytes] = ()
+    ) -> JudgeMounts:
+        """Make the views of one judge container. Needs an extracted slot. Idempotent by ``judge_id``.
+
+        ``withhold``: paths relative to /workspace that the judge shall see as Snapshot A has them, beside those that
+        steer a test runner. What lies in /results was written by agent code: read it without following links.
+        """
 
     @abc.abstractmethod
     async def release_judge(self, slot: Slot, judge_id: str) -> None:

@@ -86,6 +86,14 @@ class TemplateStore:
         self._known[digest] = template
         return template
 
+    def has(self, digest: str) -> bool:
+        """Whether the package of that digest is stored whole."""
+        try:
+            self.get(digest)
+        except UnknownTemplateError:
+            return False
+        return True
+
     def add(self, package: Path, digest: str) -> Template:
         """Unpack a package. Idempotent. Raises PackageError when it is refused or is not of that digest."""
         with self._lock:
