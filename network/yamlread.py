@@ -195,7 +195,7 @@ class _Builder:
 
     def _scalar(self, event: ScalarEvent) -> Scalar:
         self._count(event, 1)
-        plain = bool(event.implicit[0]) and event.style is None
+        plain = bool(event.implicit[0]) and not event.style  # the C parser says "", the other None
         if event.tag in (None, "!"):
             value = resolve_plain(event.value) if plain else event.value
         elif event.tag in {_TAG + kind for kind in ("str", "int", "float", "bool", "null")}:

@@ -1,0 +1,167 @@
+"""Plain NetworkPolicy objects of one sandbox, for any cluster whose network plugin enforces them.
+
+NetworkPolicy only adds permissions to pods that some policy selects, so the first object selects all
+pods of the sandbox in both directions and allows nothing. An empty rule would allow everything here
+and is never written. Address rules see pods and nodes on most plugins: whatever is open outside
+excepts every protected range, and all private ranges where the cluster's are not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from network.cidrs import PRIVATE, Net, Protected, collapse, excepted, parse
+from network.cluster import Cluster
+from network.model import Port, ServiceVerdict
+from network.render.names import (
+    DNS_APPS,
+    DNS_NAMESPACE,
+    ROLE,
+    ROLE_SANDBOX,
+    connected,
+    metadata,
+    selector,
+    slug,
+)
+from network.render.plan import Plan
+
+Object = dict[str, Any]
+API = "networking.k8s.io/v1"
+NODE_LOCAL_DNS = "169.254.20.10/32"
+EVERYWHERE = ("0.0.0.0/0", "::/0")
+_ANY = ("TCP", "UDP", "SCTP")
+
+
+def render(plan: Plan, *, addresses_see_pods: bool = True) -> list[Object]:
+    """The objects of one sandbox in the order to apply them, without the baseline.
+
+    `addresses_see_pods` False = the plugin never matches pods or nodes by address (Cilium's engine).
+    """
+    closed = _closed(plan, addresses_see_pods)
+    objects = [_policy(plan, "base", selector(plan.sandbox_id), {"policyTypes": ["Ingress", "Egress"]})]
+    if plan.outside is not None:
+        egress = list(_egress(plan, plan.outside, closed))
+        if egress:
+            objects.append(_policy(plan, "egress", connected(plan.sandbox_id), _direction("egress", egress)))
+    for network in plan.networks:
+        pods = selector(plan.sandbox_id, network=network)
+        rules = [{"to": [{"podSelector": pods}]}]
+        objects.append(_policy(plan, f"net-{slug(network)}", pods, _direction("egress", rules)))
+    for service, verdict in plan.connected():
+        rules = _sibling_rules(plan, service, verdict)
+        if rules:
+            pods = selector(plan.sandbox_id, service=service)
+            objects.append(_policy(plan, f"svc-{service}", pods, _direction("ingress", rules)))
+    if plan.ssh is not None:
+        objects.append(_ssh(plan, *plan.ssh, addresses_see_pods))
+    return objects
+
+
+def baseline(cluster: Cluster | None, namespace: str) -> list[Object]:
+    """One object that closes every sandbox pod of the namespace; NetworkPolicy knows no cluster scope."""
+    return [
+        {
+            "apiVersion": API,
+            "kind": "NetworkPolicy",
+            "metadata": {
+                "name": "gauntlet-baseline",
+                "namespace": namespace,
+                "labels": {"app.kubernetes.io/managed-by": "gauntlet"},
+            },
+            "spec": {
+                "podSelector": {"matchLabels": {ROLE: ROLE_SANDBOX}},
+                "policyTypes": ["Ingress", "Egress"],
+            },
+        }
+    ]
+
+
+def _policy(plan: Plan, part: str, pods: Object, rules: Object) -> Object:
+    return {
+        "apiVersion": API,
+        "kind": "NetworkPolicy",
+        "metadata": metadata(plan.sandbox_id, plan.namespace, part),
+        "spec": {"podSelector": pods, **rules},
+    }
+
+
+def _direction(direction: str, rules: list[Object]) -> Object:
+    return {"policyTypes": [direction.capitalize()], direction: rules}
+
+
+def _closed(plan: Plan, addresses_see_pods: bool) -> tuple[Protected, ...]:
+    """The ranges that address rules except: the protected ones, and private ones when pods are unknown."""
+    if not addresses_see_pods or _pods_known(plan):
+        return plan.protected
+    return (*plan.protected, *(Protected("private", parse(net)) for net in PRIVATE))
+
+
+def _pods_known(plan: Plan) -> bool:
+    return plan.cluster is not None and bool(plan.cluster.protected.pods and plan.cluster.protected.nodes)
+
+
+def block(cidr: str, closed: Iterable[Protected]) -> Object:
+    """An address peer that leaves the protected ranges out."""
+    net = parse(cidr)
+    inner = [str(item) for item in excepted(net, closed)]
+    return {"ipBlock": {"cidr": cidr, "except": inner} if inner else {"cidr": cidr}}
+
+
+def _egress(plan: Plan, verdict: ServiceVerdict, closed: tuple[Protected, ...]) -> Iterator[Object]:
+    if not plan.decision.has_networks:
+        yield {"to": [{"podSelector": connected(plan.sandbox_id)}]}
+    if verdict.dns in ("all", "listed"):
+        yield dns_rule()
+    if verdict.internet == "all":
+        yield {"to": [block(cidr, closed) for cidr in EVERYWHERE]}
+    elif verdict.cidrs:
+        # What the operator listed stays as listed; only protected ranges inside it are left out.
+        yield {"to": [block(cidr, plan.protected) for cidr in verdict.cidrs]}
+
+
+def dns_rule() -> Object:
+    """The way to the cluster's resolvers; nothing here can filter the names that are asked."""
+    peers: list[Object] = [
+        {
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": DNS_NAMESPACE}},
+            "podSelector": {"matchLabels": {"k8s-app": app}},
+        }
+        for app in DNS_APPS
+    ]
+    # Under gVisor the query to the node's resolver is an ordinary packet to this address.
+    peers.append({"ipBlock": {"cidr": NODE_LOCAL_DNS}})
+    return {"to": peers, "ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]}
+
+
+def _sibling_rules(plan: Plan, service: str, verdict: ServiceVerdict) -> list[Object]:
+    decision = plan.decision
+    if not decision.has_networks:
+        peers = [connected(plan.sandbox_id)]
+    else:
+        peers = [selector(plan.sandbox_id, network=name) for name in sorted(decision.joined[service])]
+    if not peers and verdict.ports is None:
+        return []
+    rule: Object = {"from": [{"podSelector": pods} for pods in peers or [selector(plan.sandbox_id, service=service)]]}
+    if verdict.ports is not None:
+        rule["ports"] = [entry for port in verdict.ports for entry in _ports(port)]
+    return [rule]
+
+
+def _ports(port: Port) -> list[Object]:
+    protocols = _ANY if port.protocol == "ANY" else (port.protocol,)
+    return [{"protocol": protocol, "port": port.port} for protocol in protocols]
+
+
+def _ssh(plan: Plan, service: str, port: int, addresses_see_pods: bool) -> Object:
+    """Ingress from outside the cluster: everywhere but pods and nodes, so that no sibling matches."""
+    closed: tuple[Net, ...] = ()
+    if addresses_see_pods:
+        inside = PRIVATE
+        if _pods_known(plan) and plan.cluster is not None:
+            ranges = plan.cluster.protected
+            inside = (*ranges.pods, *ranges.nodes, *ranges.services)
+        closed = collapse(parse(net) for net in inside)
+    peers = [block(cidr, [Protected("cluster", net) for net in closed]) for cidr in EVERYWHERE]
+    rule = {"from": peers, "ports": [{"protocol": "TCP", "port": port}]}
+    return _policy(plan, "ssh", selector(plan.sandbox_id, service=service), _direction("ingress", [rule]))
