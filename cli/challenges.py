@@ -1,0 +1,42 @@
+"""Sending a challenge: check it here, pack it, upload it by digest. No server opens a client's path."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from gauntlet.scheduler.v1 import scheduler_service_pb2 as pb
+
+from cli.clients import Services
+from formats.challenge import ChallengeSpec, check_directory
+from formats.objective import parse_objective
+from formats.package import pack
+
+CHUNK_BYTES = 512 * 1024
+UPLOAD_TIMEOUT = 300.0
+
+
+def checked(directory: Path) -> ChallengeSpec:
+    """The description of a directory that can be sent. Raises FormatError with every problem."""
+    spec = check_directory(directory)
+    objective = directory / "hidden" / "judge_config" / "objective.yaml"
+    if objective.is_file():
+        parse_objective(objective.read_bytes(), str(objective))
+    return spec
+
+
+async def upload(services: Services, directory: Path) -> str:
+    """Pack and upload; returns the digest. Raises FormatError, PackageError, grpc.RpcError."""
+    with tempfile.TemporaryFile() as file:
+        digest = pack(directory, file)
+        size = file.tell()
+        file.seek(0)
+
+        async def parts() -> AsyncIterator[pb.UploadChallengeRequest]:
+            yield pb.UploadChallengeRequest(digest=digest, size_bytes=size)
+            while chunk := file.read(CHUNK_BYTES):
+                yield pb.UploadChallengeRequest(chunk=chunk)
+
+        answer = await services.scheduler.UploadChallenge(parts(), timeout=UPLOAD_TIMEOUT)
+    return str(answer.digest)

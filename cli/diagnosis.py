@@ -1,0 +1,29 @@
+"""`gauntlet doctor`: prints what `cli.doctor` finds."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from cli.doctor import run_checks
+from cli.options import Json
+from cli.running import Exit, answers, print_json, run
+
+
+def doctor(as_json: Json = False) -> None:
+    """Check this machine, one line each, with the remedy; leaves with 1 when something is missing."""
+
+    async def work() -> Exit:
+        checks = run_checks()
+        if as_json:
+            print_json([asdict(check) for check in checks])
+        else:
+            for check in checks:
+                mark = "[green]✓[/]" if check.ok else "[red]✗[/]"
+                answers.print(
+                    f"{mark} [bold]{check.name}[/] {check.detail.replace('[', chr(92) + '[')}", soft_wrap=True
+                )
+                if not check.ok:
+                    answers.print(f"    → {check.remedy.replace('[', chr(92) + '[')}", soft_wrap=True)
+        return Exit.DONE if all(check.ok for check in checks) else Exit.FAILED
+
+    run(work)

@@ -1,0 +1,29 @@
+"""The command line's table of contents. Each command lives with its kind."""
+
+from __future__ import annotations
+
+import typer
+
+from cli import agent_calls, attempts, diagnosis, operators
+
+app = typer.Typer(
+    name="gauntlet",
+    no_args_is_help=True,
+    add_completion=False,
+    help="Run adversarial agents in identical, isolated, monitored sandboxes.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+app.add_typer(attempts.app, name="attempt")
+app.command("events")(attempts.events)
+app.command("exec")(agent_calls.exec_command)
+app.command("read")(agent_calls.read)
+app.command("write")(agent_calls.write)
+app.command("queue")(operators.queue)
+app.add_typer(operators.node, name="node")
+app.add_typer(operators.pool, name="pool")
+app.add_typer(operators.audit, name="audit")
+app.command("doctor")(diagnosis.doctor)
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,94 @@
+"""How a command runs: one event loop, one place where failures become messages and exit codes.
+
+0 done, 1 failed or rejected, 2 usage, 3 voided, 4 cannot reach the service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn
+
+import grpc
+import typer
+from rich.console import Console
+
+from formats.package import PackageError
+from formats.problems import FormatError
+from wire import errors
+from wire.server import EndpointError
+
+UNREACHABLE = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
+
+
+class Exit(enum.IntEnum):
+    """Exit codes."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    VOIDED = 3
+    UNREACHABLE = 4
+
+
+# Progress and messages; standard output belongs to the answer.
+messages = Console(stderr=True, highlight=False)
+answers = Console(highlight=False)
+
+
+class CommandFailed(Exception):
+    """A command's own refusal; the message says what to do."""
+
+    def __init__(self, message: str, code: Exit = Exit.FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on one line of standard output."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.flush()
+
+
+def fail(message: str, code: Exit = Exit.FAILED) -> NoReturn:
+    """Say it on standard error and leave."""
+    messages.print(f"[bold red]error:[/] {_plain(message)}", soft_wrap=True)
+    raise typer.Exit(int(code))
+
+
+def run(work: Callable[[], Awaitable[Exit | None]], endpoint: str = "") -> None:
+    """Run a command's work and leave with its exit code."""
+    try:
+        code = asyncio.run(_main(work))
+    except errors.WireFailure as failure:
+        _fail_wire(failure, endpoint)
+    except grpc.RpcError as error:
+        _fail_wire(errors.decode(error), endpoint)
+    except (FormatError, PackageError) as error:
+        fail(str(error))
+    except EndpointError as error:
+        fail(str(error), Exit.USAGE)
+    except CommandFailed as error:
+        fail(str(error), error.code)
+    except OSError as error:
+        fail(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "))
+    except KeyboardInterrupt:
+        fail("interrupted")
+    raise typer.Exit(int(code or Exit.DONE))
+
+
+async def _main(work: Callable[[], Awaitable[Exit | None]]) -> Exit | None:
+    return await work()
+
+
+def _fail_wire(failure: errors.WireFailure, endpoint: str) -> NoReturn:
+    if failure.code in UNREACHABLE and not failure.reason:
+        fail(f"cannot reach the service at {endpoint}: is it up? (`make run` starts the local stack)", Exit.UNREACHABLE)
+    fail(str(failure))
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", r"\[")
