@@ -28,6 +28,7 @@ from daemon.workspace.model import (
     Reclaimed,
     Slot,
     SlotPhase,
+    WorkspaceError,
     WorkspaceLostError,
     WorkspaceStateError,
 )
@@ -137,7 +138,11 @@ class WorkspaceManager(Workspace):
         await self._run(self._close)
 
     async def _run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: call(*args, **kwargs))
+        """Run in the executor. What the kernel or the disk refuses becomes a WorkspaceError that says the call."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: call(*args, **kwargs))
+        except OSError as error:
+            raise WorkspaceError(f"workspace: {error}") from error
 
     async def _locked(self, entry_id: str, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run in the executor with the slot's lock, taken in the thread so that cancelling cannot release it."""
