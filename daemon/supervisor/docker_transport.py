@@ -40,8 +40,9 @@ class DockerAttachTransport(StreamTransport):
     async def read(self, n: int) -> bytes:
         """Bytes of stdout; log lines are put aside."""
         while True:
-            if self._left == 0 and not await self._next_header():
-                return b""
+            while self._left == 0:  # a block may be empty
+                if not await self._next_header():
+                    return b""
             data = await super().read(min(n, self._left))
             if not data:
                 return b""

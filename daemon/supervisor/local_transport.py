@@ -1,7 +1,7 @@
 """A supervisor on this machine, for tests: PID 1 of a PID namespace of its own, with a sandbox's capabilities.
 
-Plays the container engine's part: it holds both pipes open, so that clients may come and go. Needs root. Never start
-the binary outside a PID namespace; it refuses to.
+Plays the container engine's part: stdin is a FIFO whose end each client opens and closes (so PID 1 sees EOF between
+clients), stdout a pipe that stays open. Needs root. Never start the binary outside a PID namespace; it refuses to.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import tempfile
 from pathlib import Path
 
 from daemon.supervisor.streams import STREAM_LIMIT, LogTail, StreamTransport
@@ -23,7 +24,8 @@ class LocalSupervisor:
         """`workspace` is what relative paths start from; both must be reachable by uid 1000."""
         self._binary = binary
         self._workspace = workspace
-        self._stdin = -1
+        self._directory = tempfile.TemporaryDirectory(prefix="gauntlet-supervisor-")
+        self._fifo = Path(self._directory.name) / "stdin"
         self._stdout = -1
         self._process: asyncio.subprocess.Process | None = None
         self._log_task: asyncio.Task[None] | None = None
@@ -31,7 +33,10 @@ class LocalSupervisor:
 
     async def start(self) -> None:
         """Start it."""
-        theirs_in, self._stdin = os.pipe()
+        os.mkfifo(self._fifo, 0o600)
+        # Read-write for a moment, so that neither end's open waits for the other.
+        bridge = os.open(self._fifo, os.O_RDWR)
+        theirs_in = os.open(self._fifo, os.O_RDONLY)
         self._stdout, theirs_out = os.pipe()
         bounding = "-all," + ",".join(f"+{c}" for c in CAPABILITIES)
         try:
@@ -45,8 +50,8 @@ class LocalSupervisor:
                 start_new_session=True,
             )
         finally:
-            os.close(theirs_in)
-            os.close(theirs_out)
+            for fd in (bridge, theirs_in, theirs_out):
+                os.close(fd)
         self._log_task = asyncio.create_task(self._keep_log())
 
     async def attach(self) -> StreamTransport:
@@ -55,8 +60,9 @@ class LocalSupervisor:
         reader = asyncio.StreamReader(limit=STREAM_LIMIT)
         protocol = asyncio.StreamReaderProtocol(reader)
         read_pipe, _ = await loop.connect_read_pipe(lambda: protocol, os.fdopen(os.dup(self._stdout), "rb", 0))
+        stdin = os.open(self._fifo, os.O_WRONLY | os.O_NONBLOCK)
         write_pipe, flow = await loop.connect_write_pipe(
-            lambda: asyncio.streams.FlowControlMixin(loop), os.fdopen(os.dup(self._stdin), "wb", 0)
+            lambda: asyncio.streams.FlowControlMixin(loop), os.fdopen(stdin, "wb", 0)
         )
         writer = asyncio.StreamWriter(write_pipe, flow, reader, loop)
         return _PipeTransport(reader, writer, read_pipe, self.log)
@@ -74,10 +80,10 @@ class LocalSupervisor:
             await self._process.wait()
         if self._log_task is not None:
             await self._log_task
-        for fd in (self._stdin, self._stdout):
-            if fd >= 0:
-                os.close(fd)
-        self._stdin = self._stdout = -1
+        if self._stdout >= 0:
+            os.close(self._stdout)
+            self._stdout = -1
+        self._directory.cleanup()
 
     async def _keep_log(self) -> None:
         if self._process is None or self._process.stderr is None:

@@ -39,7 +39,7 @@ class RetainedOutput:
 
     def append(self, offset: int, data: bytes | memoryview) -> None:
         """Take what arrived at `offset`."""
-        if not self._data and offset > self.base:
+        if self.total == 0:
             self.base = offset
         if offset == self.end:
             room = self.cap - len(self._data)
