@@ -58,7 +58,6 @@ class DaemonConfig(_Strict):
     runtime: str = DEFAULT_RUNTIME
     runtime_digest: str = ""
     runtime_state_dir: Path | None = None
-    panic_log_dir: Path | None = None
     seccomp_profile: Path
     stacks: dict[str, StackConfig]
     capacity: Annotated[int, Field(ge=1, le=1_000)] = 4

@@ -1,0 +1,1 @@
+"""Judges: what an attempt left is scored here, against tests that no agent ever could see."""
