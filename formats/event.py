@@ -149,6 +149,15 @@ def encode(kind: str, attempt_id: str, sequence: int, fields: Mapping[str, Any])
     return line
 
 
+def prefixes(kind: str, attempt_id: str) -> tuple[bytes, bytes]:
+    """How a stream's lines begin as `encode` and `encode_gap` write them: an event's up to its number, a gap's.
+
+    A spool file of a million lines is counted by them, without parsing each.
+    """
+    head = json.dumps({"kind": kind, "attempt_id": attempt_id}, separators=(",", ":"))[:-1].encode("ascii")
+    return head + b',"sequence":', head + b',"gap":'
+
+
 def gap(kind: str, attempt_id: str, first: int, last: int | None, reason: str) -> Gap:
     """A gap record: the numbers first..last are missing; `last` None when nobody knows how many."""
     return {"kind": kind, "attempt_id": attempt_id, "gap": {"first": first, "last": last, "reason": reason}}

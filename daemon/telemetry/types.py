@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 # How many guest processes there are now; None when nobody can say at the moment.
 PidsSource = Callable[[], Awaitable[int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """Time, injected. `wall_ns` stamps records; `monotonic_ns` and `sleep` (seconds) measure and wait."""
+
+    wall_ns: Callable[[], int] = time.time_ns
+    monotonic_ns: Callable[[], int] = time.monotonic_ns
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
 class TelemetryError(Exception):
