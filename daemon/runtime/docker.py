@@ -199,11 +199,12 @@ class DockerRuntime(Runtime):
         """See the port."""
 
         def work(client: docker.APIClient) -> CgroupPaths:
-            pid = _inspect(client, container_id)["State"]["Pid"]
+            found = _inspect(client, container_id)
+            pid = found["State"]["Pid"]
             if not pid:
                 raise NoSuchSandbox(container_id, "it does not run")
             try:
-                return cgroup_paths(pid)
+                return cgroup_paths(pid, found["Id"])
             except OSError as error:
                 raise NoSuchSandbox(container_id, "it ended just now") from error
 

@@ -29,16 +29,23 @@ STRAGGLER_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class HostProcess:
-    """A host process by pid and start time in clock ticks: a pid alone may already be another's."""
+    """A host process of a container, by pid and start time in clock ticks: a pid alone may already be another's."""
 
     pid: int
     started: int
+    container_id: str
 
     @property
     def alive(self) -> bool:
         """It still runs; a zombie does not."""
         found = _stat(self.pid)
         return found is not None and found[0] not in "ZX" and found[1] == self.started
+
+    def kill(self) -> None:
+        """SIGKILL, if it is still in a group of its container: nothing else on the host may ever be hit."""
+        with suppress(OSError):
+            if self.alive and self.container_id in (Path("/proc") / str(self.pid) / "cgroup").read_text():
+                os.kill(self.pid, SIGKILL)
 
 
 def destroy(client: docker.APIClient, container_id: str, runsc: Runsc | None, deadline: float) -> None:
@@ -64,11 +71,12 @@ def host_processes(seen: dict[str, Any]) -> tuple[HostProcess, ...]:
     pid = seen["State"].get("Pid") or 0
     if not pid:
         return ()
-    pids = {pid}
-    with suppress(OSError):  # gone meanwhile: then there is nothing in it either
-        pids.update(cgroup_paths(pid).host_pids)
-    found = ((one, _stat(one)) for one in sorted(pids))
-    return tuple(HostProcess(one, stat[1]) for one, stat in found if stat is not None)
+    try:
+        pids = cgroup_paths(pid, seen["Id"]).host_pids
+    except OSError:  # gone or going; what of it is left, if anything, the engine's own removal ends
+        return ()
+    found = ((one, _stat(one)) for one in pids)
+    return tuple(HostProcess(one, stat[1], seen["Id"]) for one, stat in found if stat is not None)
 
 
 def confirm_gone(processes: Iterable[HostProcess], deadline: float) -> None:
@@ -81,8 +89,7 @@ def confirm_gone(processes: Iterable[HostProcess], deadline: float) -> None:
             raise RuntimeTimeout(f"the end of host processes {[one.pid for one in left]}", 0)
         if now >= kill_at:
             for one in left:
-                with suppress(ProcessLookupError):
-                    os.kill(one.pid, SIGKILL)
+                one.kill()
         time.sleep(POLL_SECONDS)
         left = [one for one in left if one.alive]
 

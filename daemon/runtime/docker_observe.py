@@ -55,17 +55,25 @@ def wall_ns(text: str) -> int | None:
     return int(whole.timestamp()) * 1_000_000_000 + int((found[2] or "").ljust(9, "0"))
 
 
-def cgroup_paths(pid: int, proc: Path = Path("/proc")) -> CgroupPaths:
-    """The directories of the process `pid` of this host, with everything that runs in them.
+def cgroup_paths(pid: int, container_id: str, proc: Path = Path("/proc")) -> CgroupPaths:
+    """The directories of a container whose first process is `pid` of this host, with everything that runs in them.
 
-    Raises OSError when the process is gone.
+    Raises ProcessLookupError when the process is gone or going: a process that exits is moved to the root group, and
+    whoever took that for the container's own would hold every process of the host for a part of it.
     """
-    membership = _membership((proc / str(pid) / "cgroup").read_text())
+    try:
+        membership = _membership((proc / str(pid) / "cgroup").read_text())
+    except FileNotFoundError as error:
+        raise ProcessLookupError(f"process {pid} is gone") from error
+    membership = {name: path for name, path in membership.items() if container_id in path}
+    if not membership:
+        raise ProcessLookupError(f"process {pid} is in no group of container {container_id[:12]}")
     mounts = _mounts((proc / "self" / "mountinfo").read_text())
     legacy = {name: path for name, path in membership.items() if name and not name.startswith("name=")}
     if legacy:
         found = {name: _resolve(mounts.get(name), legacy.get(name)) for name in legacy}
         holder = found.get("memory") or found.get("pids") or found.get("cpu")
+        host_pids = _pids(holder)
         return CgroupPaths(
             version=1,
             memory=found.get("memory"),
@@ -73,7 +81,7 @@ def cgroup_paths(pid: int, proc: Path = Path("/proc")) -> CgroupPaths:
             cpuacct=found.get("cpuacct"),
             pids=found.get("pids"),
             blkio=found.get("blkio"),
-            host_pids=_pids(holder),
+            host_pids=host_pids,
         )
     unified = _resolve(mounts.get(""), membership.get(""))
     return CgroupPaths(2, unified, unified, unified, unified, unified, _pids(unified))
