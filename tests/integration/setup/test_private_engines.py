@@ -50,9 +50,7 @@ def test_an_engine_runs_a_sandbox_and_leaves_nothing(flavour: Flavour, static_pr
     with running_engine(flavour) as engine:
         with contextlib.closing(engine.client()) as client:
             client.api.import_image_from_data(image_of(static_program), repository="probe", tag="1")
-            container = client.containers.create(
-                "probe:1", ["/probe"], runtime="gauntlet-runsc", network_mode="none"
-            )
+            container = client.containers.create("probe:1", ["/probe"], runtime="gauntlet-runsc", network_mode="none")
             container.start()
             assert container.wait(timeout=30)["StatusCode"] == 0
             assert b"gvisor" in container.logs().lower()

@@ -51,9 +51,7 @@ def test_the_required_list_is_kept_name_by_name(profile: dict[str, Any], require
     assert {name for name in expected if rules(profile)[name][0] == "SCMP_ACT_ALLOW"} == expected
 
 
-def test_every_allowed_call_beyond_the_list_has_a_reason(
-    profile: dict[str, Any], required: dict[str, Any]
-) -> None:
+def test_every_allowed_call_beyond_the_list_has_a_reason(profile: dict[str, Any], required: dict[str, Any]) -> None:
     explained = {n for a in (*deviations.ADDITIONS, *deviations.SENTRY_DENIES) for n in a.names}
     beyond = {n for n, (action, _) in rules(profile).items() if action == "SCMP_ACT_ALLOW"}
     assert beyond - set(generate.required_allowed(required)) == explained
