@@ -9,10 +9,10 @@ Fields our renderers have no use for (nodes, services, groups, TLS, listeners) a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from network.evaluate.labels import (
     CLUSTER_KEY,
-    CLUSTER_NAME,
     NAMESPACE_KEY,
     NAMESPACE_LABELS_PREFIX,
     Requirement,
@@ -56,8 +56,17 @@ _ICMP_NAMES = {
 }
 
 
-def read_cilium(reader: Reader) -> list[Rule]:
-    """The rules of one object of either kind; the clusterwide kind has no namespace."""
+@dataclass(frozen=True)
+class _Scope:
+    """Where a peer selector looks: the object's namespace (None = clusterwide) and its own cluster."""
+
+    namespace: str | None
+    cluster: str
+    for_starting_pods: bool = False
+
+
+def read_cilium(reader: Reader, cluster: str) -> list[Rule]:
+    """The rules of one object of either kind in a cluster of that name; the clusterwide kind has no namespace."""
     reader.mapping(_OBJECT_KEYS)
     clusterwide = reader.at("kind").text() == "CiliumClusterwideNetworkPolicy"
     namespace = None if clusterwide else reader.at("metadata").at("namespace").optional_text("default")
@@ -65,23 +74,24 @@ def read_cilium(reader: Reader) -> list[Rule]:
     specs += list(reader.at("specs").items())
     if not specs:
         raise reader.fail("it has neither spec nor specs")
-    return [rule for spec in specs for rule in _read_spec(spec, namespace)]
+    return [rule for spec in specs for rule in _read_spec(spec, namespace, cluster)]
 
 
-def _read_spec(spec: Reader, namespace: str | None) -> Iterator[Rule]:
+def _read_spec(spec: Reader, namespace: str | None, cluster: str) -> Iterator[Rule]:
     spec.mapping(_SPEC_KEYS)
     if not spec.has("endpointSelector"):
         raise spec.fail("it has no endpointSelector")
     subject = read_selector(spec.at("endpointSelector"), "any")
-    for_starting_pods = any(item.source == "reserved" and item.key == "init" for item in subject.requirements)
+    starting = any(item.source == "reserved" and item.key == "init" for item in subject.requirements)
+    scope = _Scope(namespace, cluster, starting)
     if namespace is not None:
         # The object's own namespace replaces one that its selector names.
         own = [
             item
             for item in subject.requirements
-            if (item.source, item.key, item.operator) == ("k8s", NAMESPACE_KEY, "In")
+            if (item.source, item.key, item.operator) == ("k8s", NAMESPACE_KEY, "Equals")
         ]
-        subject = subject.without(own).plus(Requirement("k8s", NAMESPACE_KEY, "In", (namespace,)))
+        subject = subject.without(own).plus(Requirement("k8s", NAMESPACE_KEY, "Equals", (namespace,)))
     deny_default = spec.at("enableDefaultDeny")
     if deny_default.value is not None:
         deny_default.mapping(frozenset({"ingress", "egress"}))
@@ -93,7 +103,7 @@ def _read_spec(spec: Reader, namespace: str | None) -> Iterator[Rule]:
         for key, deny in ((direction.value, False), (f"{direction.value}Deny", True)):
             for item in spec.at(key).items():
                 found = True
-                peers = _read_peers(item, direction, deny, namespace, for_starting_pods)
+                peers = _read_peers(item, direction, deny, scope)
                 for traffic_part, layer7 in _read_ports(item, direction, deny, peers is None):
                     yield Rule(
                         item.where, subject, direction, deny, isolates,
@@ -103,9 +113,7 @@ def _read_spec(spec: Reader, namespace: str | None) -> Iterator[Rule]:
         raise spec.fail("it has no rule in any direction, which Cilium refuses")
 
 
-def _read_peers(
-    item: Reader, direction: Direction, deny: bool, namespace: str | None, for_starting_pods: bool
-) -> tuple[Peer, ...] | None:
+def _read_peers(item: Reader, direction: Direction, deny: bool, scope: _Scope) -> tuple[Peer, ...] | None:
     """The peers of one rule; None when it has no peer list at all."""
     endpoints, entities, cidr, cidr_set = _PEER_KEYS[direction]
     names = "toFQDNs" if direction is Direction.EGRESS and not deny else None
@@ -121,9 +129,9 @@ def _read_peers(
         return ()  # an empty list selects nobody, even beside a filled one
     peers: list[Peer] = []
     for reader in item.at(endpoints).items():
-        peers.append(Labelled(_scoped(read_selector(reader, "any"), namespace, for_starting_pods)))
+        peers.append(Labelled(_scoped(read_selector(reader, "any"), scope)))
     for reader in item.at(entities).items():
-        peers += _read_entity(reader)
+        peers += _read_entity(reader, scope)
     peers += [read_block(reader, ()) for reader in item.at(cidr).items()]
     for reader in item.at(cidr_set).items():
         reader.mapping(frozenset({"cidr", "except"}))
@@ -133,22 +141,22 @@ def _read_peers(
     return tuple(peers)
 
 
-def _scoped(selector: Selector, namespace: str | None, for_starting_pods: bool) -> Selector:
+def _scoped(selector: Selector, scope: _Scope) -> Selector:
     """A peer selector as the agent narrows it: to its own namespace unless it names another."""
     if selector.names_reserved:
         return selector
     if not selector.names_key(NAMESPACE_KEY):
-        if namespace is None:
-            if not for_starting_pods:
+        if scope.namespace is None:
+            if not scope.for_starting_pods:
                 selector = selector.plus(Requirement("k8s", NAMESPACE_KEY, "Exists"))
         elif not selector.names_prefix(NAMESPACE_LABELS_PREFIX):
-            selector = selector.plus(Requirement("k8s", NAMESPACE_KEY, "In", (namespace,)))
+            selector = selector.plus(Requirement("k8s", NAMESPACE_KEY, "In", (scope.namespace,)))
     if not selector.names_key(CLUSTER_KEY):
-        selector = selector.plus(Requirement("k8s", CLUSTER_KEY, "In", (CLUSTER_NAME,)))
+        selector = selector.plus(Requirement("k8s", CLUSTER_KEY, "In", (scope.cluster,)))
     return selector
 
 
-def _read_entity(reader: Reader) -> list[Peer]:
+def _read_entity(reader: Reader, scope: _Scope) -> list[Peer]:
     name = reader.text()
     if name == "all":
         return [ANYONE]
@@ -157,7 +165,7 @@ def _read_entity(reader: Reader) -> list[Peer]:
         raise reader.fail(f"unknown entity {name!r}")
     peers: list[Peer] = [Labelled(Selector((Requirement("reserved", key, "Exists"),))) for key in reserved]
     if name == "cluster":
-        peers.append(Labelled(Selector((Requirement("k8s", CLUSTER_KEY, "In", (CLUSTER_NAME,)),))))
+        peers.append(Labelled(Selector((Requirement("k8s", CLUSTER_KEY, "In", (scope.cluster,)),))))
     return peers
 
 

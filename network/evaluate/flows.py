@@ -17,6 +17,7 @@ from network.evaluate.errors import EvaluateError
 from network.evaluate.gke import read_fqdn_network_policy
 from network.evaluate.identities import Identity
 from network.evaluate.kubernetes import read_network_policy
+from network.evaluate.labels import CLUSTER_NAME
 from network.evaluate.reading import Reader
 from network.evaluate.rules import Direction, Rule
 from network.evaluate.traffic import EVERYTHING, Traffic, union
@@ -77,8 +78,8 @@ class Governed:
         return union(rule.traffic for rule in matching if not rule.deny) - denied
 
 
-def read_objects(objects: Iterable[Mapping[str, Any]]) -> list[Rule]:
-    """The rules of all objects. Raises EvaluateError for one it cannot judge."""
+def read_objects(objects: Iterable[Mapping[str, Any]], cluster: str = CLUSTER_NAME) -> list[Rule]:
+    """The rules of all objects in a cluster of that name. Raises EvaluateError for one it cannot judge."""
     rules: list[Rule] = []
     for index, item in enumerate(objects):
         bare = Reader(item, f"objects[{index}]")
@@ -90,7 +91,7 @@ def read_objects(objects: Iterable[Mapping[str, Any]]) -> list[Rule]:
             raise EvaluateError(bare.where, f"the evaluator does not know the kind {kind!r}")
         name = bare.at("metadata").at("name").text()
         # A place is named by the object, which a person can find, not by its position.
-        rules += read(Reader(item, f"{kind}/{name}"))
+        rules += read(Reader(item, f"{kind}/{name}"), cluster)
     return rules
 
 
@@ -102,14 +103,14 @@ def govern(rules: Sequence[Rule], subject: Identity, direction: Direction) -> Go
     )
 
 
-def decide(objects: Iterable[Mapping[str, Any]] | Sequence[Rule], flow: Flow) -> Decision:
+def decide(objects: Iterable[Mapping[str, Any] | Rule], flow: Flow) -> Decision:
     """Whether the objects let a flow leave its source and enter its destination.
 
     `objects` are policy objects as JSON, or the rules `read_objects` made of them when many flows are asked.
     """
-    listed = list(objects)
-    rules = [item for item in listed if isinstance(item, Rule)]
-    rules += read_objects(item for item in listed if not isinstance(item, Rule))
+    rules: list[Rule] = []
+    for item in objects:
+        rules += [item] if isinstance(item, Rule) else read_objects([item])
     return Decision(
         egress=_passes(rules, flow, Direction.EGRESS),
         ingress=_passes(rules, flow, Direction.INGRESS),

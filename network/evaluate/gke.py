@@ -17,8 +17,8 @@ __all__ = ["read_fqdn_network_policy"]
 _OBJECT_KEYS = frozenset({"apiVersion", "kind", "metadata", "spec"})
 
 
-def read_fqdn_network_policy(reader: Reader) -> list[Rule]:
-    """The rules of one FQDNNetworkPolicy."""
+def read_fqdn_network_policy(reader: Reader, cluster: str) -> list[Rule]:
+    """The rules of one FQDNNetworkPolicy; it names no pods as peers, so the cluster does not matter."""
     reader.mapping(_OBJECT_KEYS)
     namespace = reader.at("metadata").at("namespace").optional_text("default")
     spec = reader.at("spec")

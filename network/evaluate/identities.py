@@ -46,12 +46,17 @@ class Identity:
     is_host: bool = False
 
 
-def pod(namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str] | None = None) -> Identity:
+def pod(
+    namespace: str,
+    labels: Mapping[str, str],
+    namespace_labels: Mapping[str, str] | None = None,
+    cluster: str = CLUSTER_NAME,
+) -> Identity:
     """A pod. Its namespace always carries the name label that the API server sets."""
     own = {"kubernetes.io/metadata.name": namespace, **(namespace_labels or {})}
     everything = {
         NAMESPACE_KEY: namespace,
-        CLUSTER_KEY: CLUSTER_NAME,
+        CLUSTER_KEY: cluster,
         **{NAMESPACE_LABELS_PREFIX + key: value for key, value in own.items()},
         **labels,
     }

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from network.evaluate.labels import (
     CLUSTER_KEY,
-    CLUSTER_NAME,
     NAMESPACE_KEY,
     NAMESPACE_LABELS_PREFIX,
     Requirement,
@@ -30,8 +29,8 @@ _TYPES = {"Ingress": Direction.INGRESS, "Egress": Direction.EGRESS}
 _PEERS = {Direction.INGRESS: "from", Direction.EGRESS: "to"}
 
 
-def read_network_policy(reader: Reader) -> list[Rule]:
-    """The rules of one NetworkPolicy."""
+def read_network_policy(reader: Reader, cluster: str) -> list[Rule]:
+    """The rules of one NetworkPolicy in a cluster of that name."""
     reader.mapping(_OBJECT_KEYS)
     namespace = reader.at("metadata").at("namespace").optional_text("default")
     spec = reader.at("spec")
@@ -50,7 +49,7 @@ def read_network_policy(reader: Reader) -> list[Rule]:
         for item in items:
             peers_key = _PEERS[direction]
             item.mapping(frozenset({peers_key, "ports"}))
-            peers = tuple(_read_peer(peer, namespace) for peer in item.at(peers_key).items())
+            peers = tuple(_read_peer(peer, namespace, cluster) for peer in item.at(peers_key).items())
             parts = list(_read_ports(item.at("ports")))
             found = merged(parts, named=bool(parts))
             rules.append(
@@ -76,7 +75,7 @@ def _in_namespace(namespace: str) -> Requirement:
     return Requirement("k8s", NAMESPACE_KEY, "In", (namespace,))
 
 
-def _read_peer(peer: Reader, namespace: str) -> Peer:
+def _read_peer(peer: Reader, namespace: str, cluster: str) -> Peer:
     peer.mapping(frozenset({"ipBlock", "podSelector", "namespaceSelector"}))
     if peer.has("ipBlock"):
         block = peer.at("ipBlock")
@@ -90,7 +89,7 @@ def _read_peer(peer: Reader, namespace: str) -> Peer:
     if peer.has("podSelector"):
         selector = read_selector(peer.at("podSelector"), "k8s")
     if not selector.names_key(CLUSTER_KEY):
-        selector = selector.plus(Requirement("k8s", CLUSTER_KEY, "In", (CLUSTER_NAME,)))
+        selector = selector.plus(Requirement("k8s", CLUSTER_KEY, "In", (cluster,)))
     if not peer.has("namespaceSelector"):
         return Labelled(selector.plus(_in_namespace(namespace)))
     spaces = read_selector(peer.at("namespaceSelector"), "k8s", NAMESPACE_LABELS_PREFIX)

@@ -18,6 +18,7 @@ NAMESPACE_KEY = "io.kubernetes.pod.namespace"
 #: Labels of a pod's namespace appear on the pod under this prefix.
 NAMESPACE_LABELS_PREFIX = "io.cilium.k8s.namespace.labels."
 CLUSTER_KEY = "io.cilium.k8s.policy.cluster"
+#: The name of a cluster that is given none, Cilium's default.
 CLUSTER_NAME = "default"
 
 _SELECTOR_KEYS = frozenset({"matchLabels", "matchExpressions"})
@@ -55,7 +56,7 @@ class LabelSet:
 
 @dataclass(frozen=True)
 class Requirement:
-    """One condition of a selector."""
+    """One condition of a selector; `Equals` is what an entry of matchLabels means."""
 
     source: str
     key: str
@@ -66,7 +67,7 @@ class Requirement:
         """Whether the labels satisfy it."""
         value = labels.find(self.source, self.key)
         match self.operator:
-            case "In":
+            case "In" | "Equals":
                 return value is not None and value in self.values
             case "NotIn":
                 return value is None or value not in self.values
@@ -120,7 +121,7 @@ def read_selector(reader: Reader, default_source: str, key_prefix: str = "") -> 
     requirements = []
     for key, value in reader.at("matchLabels").text_mapping().items():
         source, name = _split(key, default_source)
-        requirements.append(Requirement(source, key_prefix + name, "In", (value,)))
+        requirements.append(Requirement(source, key_prefix + name, "Equals", (value,)))
     for item in reader.at("matchExpressions").items():
         item.mapping(frozenset({"key", "operator", "values"}))
         source, name = _split(item.at("key").text(), default_source)

@@ -76,9 +76,11 @@ class Engine:
         pods: Mapping[str, Mapping[str, Any]],
         peers: Mapping[str, Mapping[str, Any]],
         flows: Sequence[Mapping[str, Any]],
+        cluster: str = "default",
     ) -> list[Verdict]:
         """Judge flows, in their order. Raises ValueError when the engine refuses an object."""
-        answer = self._ask({"objects": list(objects), "pods": pods, "peers": peers, "flows": list(flows)})
+        request = {"cluster": cluster, "objects": list(objects), "pods": pods, "peers": peers, "flows": list(flows)}
+        answer = self._ask(request)
         refused = [report for report in answer["objects"] if report["error"]]
         if refused:
             raise ValueError(f"Cilium refuses {refused}")

@@ -48,12 +48,12 @@ type identities struct {
 }
 
 // makeIdentities gives pods global identities and outside addresses local ones, as the agent would.
-func makeIdentities(pods map[string]pod, peers map[string]peer, fqdns []api.FQDNSelector) (*identities, error) {
+func makeIdentities(cluster string, pods map[string]pod, peers map[string]peer, fqdns []api.FQDNSelector) (*identities, error) {
 	ids := &identities{byName: map[string]*identity.Identity{}, byNumber: identity.IdentityMap{}}
 	number := identity.NumericIdentity(1000)
 	for _, name := range slices.Sorted(maps.Keys(pods)) {
 		number++
-		ids.add(name, number, podLabels(pods[name]))
+		ids.add(name, number, podLabels(cluster, pods[name]))
 	}
 	local := identity.IdentityScopeLocal
 	for _, name := range slices.Sorted(maps.Keys(peers)) {
@@ -82,11 +82,11 @@ func (ids *identities) add(name string, number identity.NumericIdentity, lbls la
 	ids.byNumber[number] = id.LabelArray
 }
 
-func podLabels(p pod) labels.LabelArray {
+func podLabels(cluster string, p pod) labels.LabelArray {
 	k8s := func(key, value string) labels.Label { return labels.NewLabel(key, value, labels.LabelSourceK8s) }
 	lbls := labels.LabelArray{
 		k8s("io.kubernetes.pod.namespace", p.Namespace),
-		k8s(k8sconst.PolicyLabelCluster, clusterName),
+		k8s(k8sconst.PolicyLabelCluster, cluster),
 		// The API server sets this label on every namespace.
 		k8s(k8sconst.PodNamespaceMetaLabels+".kubernetes.io/metadata.name", p.Namespace),
 	}

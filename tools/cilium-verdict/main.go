@@ -3,7 +3,7 @@
 // It reads one JSON request a line on stdin and answers one JSON line each, so that a test
 // session starts it once. A request without flows validates its objects only.
 //
-//	request:  {"objects": [OBJECT...],
+//	request:  {"cluster": NAME (optional), "objects": [OBJECT...],
 //	           "pods":  {NAME: {"namespace": NS, "labels": {K: V}, "namespace_labels": {K: V}}},
 //	           "peers": {NAME: {"ip": ADDR, "names": [DNS NAME...], "reserved": [LABEL...]} | {"entity": ENTITY}},
 //	           "flows": [{"from": NAME, "to": NAME, "protocol": "TCP|UDP|SCTP|ICMP|ICMPv6", "port": N}]}
@@ -26,10 +26,11 @@ import (
 	"github.com/cilium/cilium/pkg/policy/api"
 )
 
-// clusterName is what every pod identity and every implicit cluster selector carries.
-const clusterName = "default"
+// defaultCluster is Cilium's name of a cluster that is given none.
+const defaultCluster = "default"
 
 type request struct {
+	Cluster string            `json:"cluster"`
 	Objects []json.RawMessage `json:"objects"`
 	Pods    map[string]pod    `json:"pods"`
 	Peers   map[string]peer   `json:"peers"`
@@ -62,7 +63,6 @@ type verdict struct {
 }
 
 func main() {
-	api.InitEntities(clusterName)
 	// Kubernetes' kubelet must reach its pods: the agent runs with this setting in every cluster.
 	option.Config.UnsafeDaemonConfigOption.AllowLocalhost = option.AllowLocalhostAlways
 	if err := serve(os.Stdin, os.Stdout); err != nil {
@@ -83,6 +83,10 @@ func serve(in io.Reader, out io.Writer) error {
 		} else if err != nil {
 			return fmt.Errorf("request is not JSON: %w", err)
 		}
+		if req.Cluster == "" {
+			req.Cluster = defaultCluster
+		}
+		api.InitEntities(req.Cluster)
 		ans, err := decide(logger, req)
 		if err != nil {
 			return err

@@ -24,7 +24,7 @@ type parsed struct {
 
 // parseObjects reads every object the way the agent does. One that is refused is reported and left
 // out, as the agent would; kinds that are no policy of this engine are reported as skipped.
-func parseObjects(logger *slog.Logger, objects []json.RawMessage) parsed {
+func parseObjects(logger *slog.Logger, cluster string, objects []json.RawMessage) parsed {
 	result := parsed{reports: []objectReport{}, entries: policytypes.PolicyEntries{}}
 	for _, raw := range objects {
 		var head struct {
@@ -38,7 +38,7 @@ func parseObjects(logger *slog.Logger, objects []json.RawMessage) parsed {
 			continue
 		}
 		report := objectReport{Kind: head.Kind, Name: head.Metadata.Name}
-		entries, rules, err := parseObject(logger, head.Kind, raw)
+		entries, rules, err := parseObject(logger, cluster, head.Kind, raw)
 		switch {
 		case errors.Is(err, errOtherKind):
 			report.Skipped = true
@@ -59,28 +59,28 @@ func parseObjects(logger *slog.Logger, objects []json.RawMessage) parsed {
 
 var errOtherKind = errors.New("no policy of this engine")
 
-func parseObject(logger *slog.Logger, kind string, raw []byte) (policytypes.PolicyEntries, api.Rules, error) {
+func parseObject(logger *slog.Logger, cluster, kind string, raw []byte) (policytypes.PolicyEntries, api.Rules, error) {
 	switch kind {
 	case "CiliumNetworkPolicy":
 		var object v2.CiliumNetworkPolicy
 		if err := strict(raw, &object); err != nil {
 			return nil, nil, err
 		}
-		rules, err := object.Parse(logger, clusterName)
+		rules, err := object.Parse(logger, cluster)
 		return policyutils.RulesToPolicyEntries(rules), rules, err
 	case "CiliumClusterwideNetworkPolicy":
 		var object v2.CiliumClusterwideNetworkPolicy
 		if err := strict(raw, &object); err != nil {
 			return nil, nil, err
 		}
-		rules, err := object.Parse(logger, clusterName)
+		rules, err := object.Parse(logger, cluster)
 		return policyutils.RulesToPolicyEntries(rules), rules, err
 	case "NetworkPolicy":
 		var object slim_networkingv1.NetworkPolicy
 		if err := strict(raw, &object); err != nil {
 			return nil, nil, err
 		}
-		entries, err := k8s.ParseNetworkPolicy(logger, clusterName, &object)
+		entries, err := k8s.ParseNetworkPolicy(logger, cluster, &object)
 		return entries, nil, err
 	default:
 		return nil, nil, errOtherKind

@@ -15,12 +15,12 @@ import (
 
 // decide answers one request with a repository of its own: nothing of an earlier request remains.
 func decide(logger *slog.Logger, req request) (answer, error) {
-	objects := parseObjects(logger, req.Objects)
+	objects := parseObjects(logger, req.Cluster, req.Objects)
 	ans := answer{Objects: objects.reports, Verdicts: make([]verdict, 0, len(req.Flows))}
 	if len(req.Flows) == 0 {
 		return ans, nil
 	}
-	ids, err := makeIdentities(req.Pods, req.Peers, objects.fqdns)
+	ids, err := makeIdentities(req.Cluster, req.Pods, req.Peers, objects.fqdns)
 	if err != nil {
 		return ans, err
 	}
