@@ -94,7 +94,7 @@ class SpoolFile:
         self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             self.tally = scan(self._handle, event.prefixes(kind, directory.name))
-            if self.tally.size:
+            if os.fstat(self._handle).st_size:
                 os.ftruncate(self._handle, self.tally.size)
                 os.fsync(self._handle)
             self.mark = Mark(directory / f"{kind}.mark")
