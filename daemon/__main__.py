@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import structlog
@@ -17,6 +18,8 @@ from daemon.node import Node
 from daemon.runtime.docker import DEFAULT_RUNSC_ROOT, DockerRuntime
 from daemon.runtime.errors import RuntimeFault
 from daemon.state import UnsafeState
+from daemon.workspace.manager import WorkspaceConfig, WorkspaceManager
+from daemon.workspace.model import WorkspaceError
 from wire import logs
 from wire.server import EndpointError
 
@@ -27,7 +30,9 @@ def main() -> int:
     """Parse, configure, run; returns the exit code: 0 stopped, 1 could not go on, 2 bad settings."""
     parser = argparse.ArgumentParser(prog="daemon", description="One node of Gauntlet Sandbox.")
     parser.add_argument("--config", type=Path, required=True)
-    path = parser.parse_args().config
+    parser.add_argument("--purge", action="store_true", help="remove every sandbox and mount of this node, then leave")
+    arguments = parser.parse_args()
+    path = arguments.config
     logs.configure("daemon")
     try:
         config = load(path)
@@ -35,16 +40,35 @@ def main() -> int:
         print(f"{path}: {error}", file=sys.stderr)
         return 2
     try:
-        asyncio.run(_run(config))
-    except (RuntimeFault, EndpointError, UnsafeState, JournalError, OSError) as error:
+        asyncio.run(_purge(config) if arguments.purge else _run(config))
+    except (RuntimeFault, WorkspaceError, EndpointError, UnsafeState, JournalError, OSError) as error:
         log.error("daemon_cannot_run", error=str(error))
         return 1
     return 0
 
 
-async def _run(config: DaemonConfig) -> None:
+def _runtime(config: DaemonConfig) -> DockerRuntime:
     socket = Path(config.docker_host.removeprefix("unix://"))
-    runtime = DockerRuntime(socket, runtime=config.runtime, runsc_root=config.runtime_state_dir or DEFAULT_RUNSC_ROOT)
+    return DockerRuntime(socket, runtime=config.runtime, runsc_root=config.runtime_state_dir or DEFAULT_RUNSC_ROOT)
+
+
+async def _purge(config: DaemonConfig) -> None:
+    """For the end of an environment: sandboxes, slots, mounts and journal go; artifacts stay."""
+    runtime = _runtime(config)
+    for seen in await runtime.list(config.instance):
+        await runtime.destroy(seen.container_id)
+    with ThreadPoolExecutor(1) as executor:
+        workspace = WorkspaceManager(WorkspaceConfig(config.state_dir, config.disk_reserve_bytes), executor)
+        await workspace.start()
+        await workspace.reclaim(frozenset())
+        await workspace.close()
+    await runtime.close()
+    for journal in config.state_dir.glob("journal.db*"):
+        journal.unlink()
+
+
+async def _run(config: DaemonConfig) -> None:
+    runtime = _runtime(config)
     node = Node(config, runtime)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

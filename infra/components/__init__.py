@@ -1,0 +1,1 @@
+"""Component resources, one per environment."""

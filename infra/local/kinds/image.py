@@ -1,0 +1,53 @@
+"""A stack's image on this machine, by content hash. Destroying an environment leaves images: they are a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import docker
+import docker.errors
+
+from images.build import content_key, ensure_image
+from images.stacks import ImageError, find_stack
+from infra.local.kinds.base import Kind, ResourceFailed, State
+
+
+class StackImage(Kind):
+    """`gauntlet:local:StackImage`. `content` is the digest of what the image is made from."""
+
+    inputs = ("stack", "content", "docker_host")
+    replaced_by = ("stack",)
+
+    def create(self, inputs: Mapping[str, Any]) -> tuple[str, State]:
+        """Build, or find built."""
+        client = docker.DockerClient(base_url=inputs["docker_host"], timeout=600)
+        try:
+            image = ensure_image(inputs["stack"], client)
+        except (ImageError, docker.errors.DockerException) as error:
+            raise ResourceFailed(f"image of stack {inputs['stack']}: {error}") from error
+        finally:
+            client.close()
+        return image.tag, {**inputs, "tag": image.tag, "digest": image.digest}
+
+    def read(self, resource_id: str, state: Mapping[str, Any]) -> State | None:
+        """There while the engine has the tag with that digest."""
+        client = docker.DockerClient(base_url=state["docker_host"], timeout=60)
+        try:
+            found = client.images.get(state["tag"])
+        except docker.errors.ImageNotFound:
+            return None
+        finally:
+            client.close()
+        return dict(state) if found.id == state["digest"] else None
+
+    def delete(self, resource_id: str, state: Mapping[str, Any]) -> None:
+        """Nothing: the image stays for the next environment."""
+
+
+def stack_content(stack: str) -> str:
+    """Digest of what a stack's image is made from. Raises ResourceFailed for an unknown stack."""
+    try:
+        return content_key(find_stack(stack))
+    except ImageError as error:
+        raise ResourceFailed(str(error)) from error
