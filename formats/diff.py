@@ -87,6 +87,9 @@ def read_lines(lines: Iterable[bytes]) -> Iterator[DiffEntry]:
     """The entries of a JSON-lines file. Raises ValueError naming the line that is none."""
     for number, line in enumerate(lines, 1):
         try:
-            yield DiffEntry.from_json(json.loads(line))
+            data = json.loads(line)
+            if not isinstance(data, dict):
+                raise ValueError("not an object")
+            yield DiffEntry.from_json(data)
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"line {number} is no diff entry: {error!r}") from error
