@@ -9,8 +9,8 @@ import structlog
 from daemon.attempts.context import NodeContext
 from daemon.attempts.live import LiveAttempt
 from daemon.runtime.errors import RuntimeFault
-from daemon.telemetry.resources import CgroupSource
-from daemon.telemetry.types import Limits
+from daemon.telemetry.cgroup import CgroupSource
+from daemon.telemetry.types import Limits, SourceGoneError
 
 log = structlog.get_logger(__name__)
 
@@ -21,8 +21,11 @@ async def start_sampling(node: NodeContext, attempt: LiveAttempt) -> None:
     if facts.limits is None:
         return
     try:
-        paths = await node.runtime.cgroup(facts.container_id)
-    except RuntimeFault as error:
+        pids = (await node.runtime.cgroup(facts.container_id)).host_pids
+        if not pids:
+            raise SourceGoneError("the sandbox has no processes any more")
+        source = CgroupSource.of_pid(pids[0])
+    except (RuntimeFault, SourceGoneError) as error:
         log.warning("sampling_not_started", attempt_id=facts.attempt_id, error=str(error))
         return
-    node.telemetry.start_sampling(facts.attempt_id, CgroupSource(paths), Limits(facts.limits.memory_bytes))
+    node.telemetry.start_sampling(facts.attempt_id, source, Limits(facts.limits.memory_bytes))

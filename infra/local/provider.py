@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from pulumi.provider.experimental import provider as p
 from pulumi.provider.experimental import server
 
-from infra.local.kinds.base import Kind
+from infra.local.kinds.base import Kind, ResourceFailed
 from infra.local.kinds.files import SeccompProfile
 from infra.local.kinds.image import StackImage
 from infra.local.kinds.installation import Installation
@@ -21,6 +21,7 @@ from infra.local.properties import UNKNOWN, plain_map, wrapped_map
 
 NAME = "gauntlet"
 VERSION = "0.1.0"
+Answer = TypeVar("Answer")
 KINDS: Mapping[str, Kind] = {
     "gauntlet:local:Installation": Installation(),
     "gauntlet:local:Runtime": RuntimeRegistration(),
@@ -28,6 +29,19 @@ KINDS: Mapping[str, Kind] = {
     "gauntlet:local:StackImage": StackImage(),
     "gauntlet:local:Service": Service(),
 }
+
+
+class Told(Exception):
+    """A refusal for the person at the terminal. The SDK prints a traceback where there is one; a refusal has none."""
+
+    __traceback__ = property(lambda self: None)  # type: ignore[assignment]
+
+
+async def _in_thread(work: Callable[..., Answer], *arguments: Any) -> Answer:
+    try:
+        return await asyncio.to_thread(work, *arguments)
+    except ResourceFailed as error:
+        raise Told(str(error)) from None
 
 
 class LocalProvider(p.Provider):
@@ -64,7 +78,7 @@ class LocalProvider(p.Provider):
         if request.preview:
             return p.CreateResponse(resource_id="", properties=request.properties)
         kind = _kind(request.urn)
-        resource_id, outputs = await asyncio.to_thread(kind.create, plain_map(request.properties))
+        resource_id, outputs = await _in_thread(kind.create, plain_map(request.properties))
         return p.CreateResponse(resource_id=resource_id, properties=wrapped_map(outputs))
 
     async def diff(self, request: p.DiffRequest) -> p.DiffResponse:
@@ -80,7 +94,7 @@ class LocalProvider(p.Provider):
     async def read(self, request: p.ReadRequest) -> p.ReadResponse:
         """What is there; an empty id says that it is gone."""
         kind = _kind(request.urn)
-        state = await asyncio.to_thread(kind.read, request.resource_id, plain_map(request.properties))
+        state = await _in_thread(kind.read, request.resource_id, plain_map(request.properties))
         if state is None:
             return p.ReadResponse(resource_id="", properties={}, inputs={})
         inputs = {name: state[name] for name in kind.inputs}
@@ -93,14 +107,12 @@ class LocalProvider(p.Provider):
         if request.preview:
             return p.UpdateResponse(properties=request.news)
         kind = _kind(request.urn)
-        outputs = await asyncio.to_thread(
-            kind.update, request.resource_id, plain_map(request.olds), plain_map(request.news)
-        )
+        outputs = await _in_thread(kind.update, request.resource_id, plain_map(request.olds), plain_map(request.news))
         return p.UpdateResponse(properties=wrapped_map(outputs))
 
     async def delete(self, request: p.DeleteRequest) -> None:
         """Remove a resource."""
-        await asyncio.to_thread(_kind(request.urn).delete, request.resource_id, plain_map(request.properties))
+        await _in_thread(_kind(request.urn).delete, request.resource_id, plain_map(request.properties))
 
 
 def _kind(urn: str) -> Kind:
