@@ -18,11 +18,12 @@ import docker
 import docker.errors
 
 from daemon.runtime.docker_attach import attach_socket
-from daemon.runtime.docker_create import ATTACH_SECONDS, Attached, Ticket, create_attached
-from daemon.runtime.docker_destroy import Runsc, destroy
+from daemon.runtime.docker_create import ATTACH_SECONDS, Attached, Ends, Ticket, create_attached
+from daemon.runtime.docker_destroy import destroy
 from daemon.runtime.docker_engine import Engine
 from daemon.runtime.docker_events import follow
 from daemon.runtime.docker_late import LateSweeper
+from daemon.runtime.docker_leftovers import Runsc, tidy
 from daemon.runtime.docker_observe import cgroup_paths, observation
 from daemon.runtime.errors import CreateFailed, ImageMissing, NoSuchSandbox, RuntimeTimeout
 from daemon.runtime.port import Runtime
@@ -86,8 +87,9 @@ class DockerRuntime(Runtime):
         def late(name: str) -> None:
             loop.call_soon_threadsafe(self._late.add, name)
 
+        ends = Ends(late, lambda client, failed: tidy(failed, self._registered_runsc(client), failed_start=True))
         future = self._engine.submit(
-            lambda client: create_attached(client, self._socket_path, spec, ticket, late), slow=True
+            lambda client: create_attached(client, self._socket_path, spec, ticket, ends), slow=True
         )
         try:
             async with asyncio.timeout(self._deadlines.create):

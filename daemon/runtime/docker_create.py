@@ -56,6 +56,18 @@ class Ticket:
 
 
 @dataclass(frozen=True, slots=True)
+class Ends:
+    """What to do about leavings.
+
+    `late(name)` takes a name of which it cannot be known whether a container exists; `tidy(client, container_id)`
+    removes what the engine left of a container whose start failed.
+    """
+
+    late: Callable[[str], None]
+    tidy: Callable[[docker.APIClient, str], None]
+
+
+@dataclass(frozen=True, slots=True)
 class Attached:
     """A started container and the raw socket to its PID 1."""
 
@@ -64,16 +76,16 @@ class Attached:
 
 
 def create_attached(
-    client: docker.APIClient, socket_path: str, spec: SandboxSpec, ticket: Ticket, late: Callable[[str], None]
+    client: docker.APIClient, socket_path: str, spec: SandboxSpec, ticket: Ticket, ends: Ends
 ) -> Attached:
-    """Blocking. `late(name)` is called when it cannot be known whether a container was left."""
+    """Blocking."""
     try:
         container_id: str = create_container(client, container_body(spec), spec.name)
     except docker.errors.APIError as error:
         # The engine has answered, so nothing exists of this name that is ours.
         raise _refusal(error, spec) from error
     except Exception:
-        late(spec.name)
+        ends.late(spec.name)
         raise
     try:
         if ticket.given_up:
@@ -87,7 +99,7 @@ def create_attached(
             attached.sock.close()
             raise
     except BaseException as error:
-        _remove(client, container_id, spec.name, late)
+        _remove(client, container_id, spec.name, ends)
         if isinstance(error, docker.errors.APIError):
             raise _refusal(error, spec) from error
         raise
@@ -114,9 +126,11 @@ def _refusal(error: docker.errors.APIError, spec: SandboxSpec) -> Exception:
     return fault
 
 
-def _remove(client: docker.APIClient, container_id: str, name: str, late: Callable[[str], None]) -> None:
+def _remove(client: docker.APIClient, container_id: str, name: str, ends: Ends) -> None:
     try:
         with suppress(docker.errors.NotFound):
             client.remove_container(container_id, force=True, v=True)
     except ENGINE_ERRORS:  # the container may still be there; the first error is the one to tell
-        late(name)
+        ends.late(name)
+    else:
+        ends.tidy(client, container_id)

@@ -7,9 +7,8 @@ moment (or for ever, when its shim was killed), and a failed start leaves state 
 from __future__ import annotations
 
 import os
-import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 import docker
 import docker.errors
 
+from daemon.runtime.docker_leftovers import Runsc, process_stat, tidy
 from daemon.runtime.docker_observe import cgroup_paths
 from daemon.runtime.errors import RuntimeTimeout
 
@@ -38,7 +38,7 @@ class HostProcess:
     @property
     def alive(self) -> bool:
         """It still runs; a zombie does not."""
-        found = _stat(self.pid)
+        found = process_stat(self.pid)
         return found is not None and found[0] not in "ZX" and found[1] == self.started
 
     def kill(self) -> None:
@@ -62,8 +62,7 @@ def destroy(client: docker.APIClient, container_id: str, runsc: Runsc | None, de
         _await_stopped(client, container_id, deadline)
         confirm_gone(processes, deadline)
         _remove(client, container_id, deadline)
-    if runsc is not None:
-        runsc.tidy(container_id)
+    tidy(container_id, runsc)
 
 
 def host_processes(seen: dict[str, Any]) -> tuple[HostProcess, ...]:
@@ -75,7 +74,7 @@ def host_processes(seen: dict[str, Any]) -> tuple[HostProcess, ...]:
         pids = cgroup_paths(pid, seen["Id"]).host_pids
     except OSError:  # gone or going; what of it is left, if anything, the engine's own removal ends
         return ()
-    found = ((one, _stat(one)) for one in pids)
+    found = ((one, process_stat(one)) for one in pids)
     return tuple(HostProcess(one, stat[1], seen["Id"]) for one, stat in found if stat is not None)
 
 
@@ -122,52 +121,3 @@ def _remove(client: docker.APIClient, container_id: str, deadline: float) -> Non
             time.sleep(POLL_SECONDS * 5)
         else:
             return
-
-
-def _stat(pid: int) -> tuple[str, int] | None:
-    """(state letter, start time) from /proc/PID/stat; None when there is no such process."""
-    try:
-        text = (Path("/proc") / str(pid) / "stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = text.rpartition(")")[2].split()  # the name before it may hold anything
-    return fields[0], int(fields[19])
-
-
-@dataclass(frozen=True, slots=True)
-class Runsc:
-    """Where runsc is, where it keeps its state (`<exec-root>/runtime-runc/moby`), its panic log's pattern or ""."""
-
-    program: Path
-    root: Path
-    panic_log: str = ""
-
-    @classmethod
-    def registered(cls, entry: Mapping[str, Any], root: Path) -> Runsc:
-        """From the engine's `Runtimes` entry: `{"path": …, "runtimeArgs": […]}`."""
-        flag = "--panic-log="
-        logs = [word.removeprefix(flag) for word in entry.get("runtimeArgs") or () if word.startswith(flag)]
-        return cls(Path(entry["path"]), root, logs[-1] if logs else "")
-
-    def tidy(self, container_id: str) -> None:
-        """Remove what runsc left of a container that the engine no longer knows. Blocking."""
-        leftovers = list(self.root.glob(f"{container_id}_sandbox:*"))
-        if any(path.suffix == ".state" for path in leftovers):
-            subprocess.run(
-                [self.program, f"--root={self.root}", "delete", "--force", container_id],
-                check=False,  # the files below go either way
-                capture_output=True,
-                timeout=20,
-            )
-        for path in (*leftovers, *self.panic_files(container_id)):
-            path.unlink(missing_ok=True)
-
-    def panic_files(self, container_id: str) -> list[Path]:
-        """The panic logs of one container."""
-        if "%ID%" not in self.panic_log and "%CID%" not in self.panic_log:
-            return []  # one file for all containers tells nothing about one
-        pattern = self.panic_log.replace("%ID%", container_id).replace("%CID%", container_id)
-        for variable in ("%TIMESTAMP%", "%COMMAND%", "%TEST%"):
-            pattern = pattern.replace(variable, "*")
-        path = Path(pattern)
-        return sorted(path.parent.glob(path.name))

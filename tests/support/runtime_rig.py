@@ -207,17 +207,21 @@ class DockerRig(Rig):
         await created.transport.write(b"\n")
 
     async def made_and_destroyed(self) -> tuple[int, int]:
+        actions = [action for action, _ in await self.history()]
+        return actions.count("create"), actions.count("destroy")
+
+    async def history(self) -> list[tuple[str, str]]:
+        """(create or destroy, container id) of this instance, in order."""
         filters = {"type": "container", "event": ["create", "destroy"], "label": f"{LABEL_INSTANCE}={self.instance}"}
 
-        def ask() -> list[str]:
+        def ask() -> list[tuple[str, str]]:
             stream = self._client.events(since=self._since, until=int(time.time()) + 1, filters=filters, decode=True)
             try:
-                return [event["Action"] for event in stream]
+                return [(event["Action"], event["Actor"]["ID"]) for event in stream]
             finally:
                 stream.close()
 
-        actions = await asyncio.to_thread(ask)
-        return actions.count("create"), actions.count("destroy")
+        return await asyncio.to_thread(ask)
 
     async def starve_sentry(self, container_id: str) -> None:
         """Leave the sentry no host task more: it panics as soon as the guest starts processes."""

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from daemon.runtime.docker_leftovers import orphans
+from daemon.runtime.errors import CreateFailed
 from daemon.runtime.types import ContainerState, Mount, SandboxSpec
 from daemon.supervisor.errors import SupervisorGone
 from daemon.supervisor.link import SupervisorLink
 from daemon.supervisor.types import ExecSpec
 from tests.support.runtime_contract import LIVENESS_SECONDS, RuntimeContract, until
-from tests.support.runtime_rig import RESOURCES, DockerPlace, DockerRig, docker_places
+from tests.support.runtime_rig import NO_SUCH_PROGRAM, RESOURCES, DockerPlace, DockerRig, docker_places
 
 pytestmark = pytest.mark.docker
 
@@ -78,6 +80,15 @@ class TestDockerRuntime(RuntimeContract):
         )
         await link.close()
         assert {path.name for path in (*writable.iterdir(), *fixed.iterdir())} == {"out", "file"}
+
+    async def test_failed_start_leaves_no_process_and_no_state(self, rig: DockerRig) -> None:
+        # Debian's engine gives up on the task it failed to start, and its shim stays.
+        with pytest.raises(CreateFailed):
+            await rig.create(rig.spec(command=NO_SUCH_PROGRAM))
+        (made, container_id), *_ = await rig.history()
+        assert made == "create"
+        assert list(rig.place.runsc_root.glob(f"*{container_id}*")) == []
+        await until(lambda: not list(orphans(container_id)))
 
     async def test_nothing_of_runsc_is_left(self, rig: DockerRig) -> None:
         created = await rig.create(rig.spec())
