@@ -34,7 +34,7 @@ KINDS: Mapping[str, Kind] = {
 class Told(Exception):
     """A refusal for the person at the terminal. The SDK prints a traceback where there is one; a refusal has none."""
 
-    __traceback__ = property(lambda self: None)  # type: ignore[assignment]
+    __traceback__ = property(lambda self: None)
 
 
 async def _in_thread(work: Callable[..., Answer], *arguments: Any) -> Answer:
