@@ -134,6 +134,7 @@ class ToolCall:
         self._monotonic_ns = monotonic_ns
         self._began_ns = monotonic_ns()
         self._ended: event.ToolInvocation | None = None
+        self._fields: event.ToolInvocation | None = None
 
     def output(self, data: bytes) -> None:
         """A piece of stdout or stderr (or of a read file), in arrival order."""
@@ -191,8 +192,11 @@ class ToolCall:
         """The event's fields; makes the content durable first. `end` must have been called."""
         if self._ended is None:
             raise ValueError(f"{self._tool_name}: the call has not ended")
-        references = {name: await content.reference() for name, content in self._contents.items()}
-        return {**self._ended, "arguments": {**await self._bounded_arguments(), **references}}
+        if self._fields is None:
+            references = {name: await content.reference() for name, content in self._contents.items()}
+            arguments = {**await self._bounded_arguments(), **references}
+            self._fields = {**self._ended, "arguments": arguments}
+        return self._fields
 
     async def _bounded_arguments(self) -> dict[str, Any]:
         encoded = json.dumps(self._arguments, separators=(",", ":")).encode("ascii")

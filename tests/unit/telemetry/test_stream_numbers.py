@@ -121,7 +121,7 @@ class StreamMachine(RuleBasedStateMachine):
 
 
 TestStreamMachine = StreamMachine.TestCase
-TestStreamMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestStreamMachine.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 
 
 def test_a_stream_past_its_cap_stays_closed_and_says_once_what_it_lost(tmp_path: Path) -> None:
