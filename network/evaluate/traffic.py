@@ -65,10 +65,12 @@ class Traffic:
     def __or__(self, other: Traffic) -> Traffic:
         if self == other or not other:
             return self
+        if not self:
+            return other
         return _build({name: _normal((*self.of(name), *other.of(name))) for name in PROTOCOLS})
 
     def __and__(self, other: Traffic) -> Traffic:
-        if self == other:
+        if self == other or not self:
             return self
         return _build({name: _intersect(self.of(name), other.of(name)) for name in PROTOCOLS})
 
