@@ -8,7 +8,7 @@ from network.compose import EXTENSIONS
 from network.composekeys import SIMPLE_KEYS
 from network.spec import Kind
 from network.values import SERVICE_KEYS, TOP_KEYS
-from network.yamlread import Map
+from network.yamlread import Map, Node, Seq
 
 _COMPOSE_TOP = frozenset({"version", "secrets", "configs", "name", "include", *EXTENSIONS})
 _VALUES_TOP = frozenset(TOP_KEYS) - {"services", "networks", "volumes"}
@@ -16,6 +16,11 @@ _COMPOSE_SERVICE = (SIMPLE_KEYS | {"network_mode", "runtime", "x-default", "buil
     SERVICE_KEYS
 )
 _VALUES_SERVICE = frozenset(SERVICE_KEYS) - SIMPLE_KEYS - {"networks", "ports", "image", "labels", "annotations"}
+
+
+def _lists_ports(node: Node | None) -> bool:
+    """Whether ports are written as a values file has them: `- {port: 80}`."""
+    return isinstance(node, Seq) and any(isinstance(item, Map) and "port" in item.items for item in node.items)
 
 
 def detect_kind(root: Map, file: str) -> Kind:
@@ -27,6 +32,7 @@ def detect_kind(root: Map, file: str) -> Kind:
         for key in service.items if isinstance(service, Map) else ():
             compose += key in _COMPOSE_SERVICE
             values += key in _VALUES_SERVICE
+        values += isinstance(service, Map) and _lists_ports(service.items.get("ports"))
     if compose != values:
         return "compose" if compose > values else "values"
     return "values" if "values" in PurePath(file).name.lower() else "compose"

@@ -117,8 +117,10 @@ class Problem:
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         where = f" ({self.path})" if self.path else ""
-        fix = f"\n    fix: {self.fix}" if self.fix else ""
-        return f"{place}: {self.code} {self.name}{where}: {self.message}{fix}"
+        lines = [f"{place}: {self.code} {self.name}{where}: {self.message}"]
+        if self.fix:
+            lines.append(f"    fix: {self.fix}")
+        return "\n".join(map(printable, lines))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,11 @@ class Report:
 
 def _problem(code: str, place: Place, message: str, fix: str) -> Problem:
     return Problem(code, message, place.service, place.path, place.line, fix, place.file)
+
+
+def printable(text: str) -> str:
+    """The text on one line without control characters: names in a file may carry terminal commands."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def shown(value: object, limit: int = 80) -> str:

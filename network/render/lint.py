@@ -210,7 +210,8 @@ def _names(policies: Sequence[Object], pods: Mapping[str, PodSpec]) -> Iterator[
         if leaks and not (leaks == {"*"} and world):
             yield f"P11: {sorted(leaks)} can be asked but not reached in {name}"
         for rule in rules:
-            wide = [group for group in rule.get("toPorts", ()) if {"port": "53"}.items() <= group["ports"][0].items()]
+            groups = rule.get("toPorts", ())
+            wide = [group for group in groups if any(port.get("port") == "53" for port in group.get("ports", ()))]
             if wide and "toEndpoints" in rule and not all((group.get("rules") or {}).get("dns") for group in wide):
                 yield f"P1: port 53 of the resolver without a DNS rule in {name}"
 

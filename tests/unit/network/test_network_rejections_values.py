@@ -35,8 +35,9 @@ def test_R14_accepts_names_and_patterns(entry: str) -> None:
 
 @pytest.mark.parametrize(
     "entry",
-    ["x.cluster.local", "*.cluster.local", "cluster.local", "**.local", "db.ns.svc", "*.svc",
-     "metadata.google.internal", "*.internal", "metadata", "*.*", "example.*", "kubernetes.default.svc.cluster.local", "localhost", "*.in*l"],
+    ["x.cluster.local", "*.cluster.local", "cluster.local", "**.local", "db.ns.svc", "*.svc", "metadata",
+     "metadata.google.internal", "*.internal", "*.*", "example.*", "kubernetes.default.svc.cluster.local",
+     "localhost", "*.in*l"],
 )  # fmt: skip
 def test_R15_domain_of_the_cluster(entry: str) -> None:
     assert codes(values(f'allowDomains: ["{entry}"]')) == ["R15"]
