@@ -54,7 +54,7 @@ def run_attempt(
             except BaseException:
                 await _cancel(to, attempt.attempt_id)
                 raise
-            final = await _wait(to, attempt.attempt_id, FINAL)
+            final = await _wait(to, attempt.attempt_id, FINAL, pb.ATTEMPT_STATE_RUNNING)
         return _show_record(final, as_json)
 
     target = endpoint_of(endpoint)
@@ -243,9 +243,8 @@ async def _submit(to: Services, directory: Path, agent_id: str, priority: str) -
     return submitted
 
 
-async def _wait(to: Services, attempt_id: str, states: tuple[int, ...]) -> pb.Attempt:
-    """Follow an attempt, aloud, until it is in one of `states`."""
-    last = None
+async def _wait(to: Services, attempt_id: str, states: tuple[int, ...], last: int | None = None) -> pb.Attempt:
+    """Follow an attempt, aloud, until it is in one of `states`; `last` was told before."""
     async for update in to.scheduler.WatchAttempt(pb.WatchAttemptRequest(attempt_id=attempt_id)):
         if update.attempt.state != last:
             messages.print(f"[cyan]→[/] {views.state_name(update.attempt)}")

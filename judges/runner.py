@@ -80,7 +80,7 @@ def junit_id(node_id: str) -> str:
     """`classname::name` as pytest's JUnit report writes a node id (pytest's own `mangle_test_address`)."""
     path, bracket, parameters = node_id.partition("[")
     names = path.split("::")
-    names[0] = re.sub(r"\\.py$", "", names[0].replace("/", "."))
+    names[0] = re.sub(r"\.py$", "", names[0].replace("/", "."))
     names[-1] += bracket + parameters
     return f"{'.'.join(names[:-1])}::{names[-1]}"
 
