@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from records.errors import StoreUnavailableError
 
@@ -103,14 +105,22 @@ def _told() -> Iterator[None]:
         if error.connection_invalidated or _passing(error.orig):
             raise StoreUnavailableError(str(error.orig)) from error
         raise
-    except SQLAlchemyError as error:
+    except PoolTimeoutError as error:
         raise StoreUnavailableError(str(error)) from error
 
 
+# Primary result codes: BUSY, LOCKED, READONLY, IOERR, FULL, CANTOPEN, PROTOCOL.
+_SQLITE_PASSING = {5, 6, 8, 10, 13, 14, 15}
+
+
 def _passing(error: BaseException | None) -> bool:
-    if isinstance(error, sqlite3.OperationalError):
-        return True
+    if isinstance(error, sqlite3.Error):
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        # The schema is made by another process, which may not have started yet.
+        return code in _SQLITE_PASSING or "no such table" in str(error)
     state = getattr(error, "sqlstate", None)
-    # No state at all: the connection failed. 08 connection, 57P server going down, 53 out of resources,
-    # 42P01 no such table (the schema is made by another process), 40 a conflict of transactions.
-    return state is None or state[:2] in {"08", "53", "40"} or state[:3] == "57P" or state == "42P01"
+    if state is None:
+        return isinstance(error, psycopg.OperationalError)  # the connection failed
+    # 08 connection, 57P server going down, 53 out of resources, 40 a conflict, 42P01 no such table,
+    # 25006 a read-only transaction or server.
+    return state[:2] in {"08", "53", "40"} or state[:3] == "57P" or state in {"42P01", "25006"}
