@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.provision.commands import find
+from scripts.provision.commands import ask, find
 from scripts.provision.console import SetupError, say, slow_step
 from scripts.provision.places import private_directory, state_directory
 
@@ -21,6 +21,9 @@ CONFIG = Path("/etc/docker/daemon.json")
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
 POLL_SECONDS = 0.1
+
+_children: "list[subprocess.Popen[bytes]]" = []
+"""Engines that this very process started: kept so that they can be waited for, should it also end them."""
 
 
 def record_file() -> Path:
@@ -87,8 +90,11 @@ def start(dockerd: Path, directories: Sequence[Path], *, without_network: bool) 
     private_directory(state_directory())
     configured = json.loads(CONFIG.read_text(encoding="utf-8")) if CONFIG.exists() else {}
     flags = engine_flags(list(configured)) if without_network else []
+    host = next(iter(configured.get("hosts") or []), f"unix://{SOCKET}")
     if "hosts" not in configured:
-        flags.append(f"--host=unix://{SOCKET}")
+        flags.append(f"--host={host}")
+    if CONFIG.exists():
+        flags.append(f"--config-file={CONFIG}")
     path = os.pathsep.join([*map(str, directories), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"])
     with slow_step("docker", f"starting {dockerd}"), log_file().open("ab") as log:
         process = subprocess.Popen(
@@ -100,20 +106,21 @@ def start(dockerd: Path, directories: Sequence[Path], *, without_network: bool) 
             env={**os.environ, "PATH": path},
             start_new_session=True,
         )
+        _children.append(process)
         record = {"pid": process.pid, "identity": identity(process.pid), "command": [str(dockerd), *flags]}
         record_file().write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-        _await_socket(process)
+        _await_answer(process, host)
     say("docker", f"no engine was running: started one, pid {process.pid}, log {log_file()}; make down ends it")
     return process.pid
 
 
-def _await_socket(process: "subprocess.Popen[bytes]") -> None:
+def _await_answer(process: "subprocess.Popen[bytes]", host: str) -> None:
     deadline = time.monotonic() + START_SECONDS
     docker = find("docker")
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise SetupError(f"dockerd ended with exit code {process.returncode}", f"read the end of {log_file()}")
-        if docker and subprocess.run([str(docker), "info"], capture_output=True, check=False).returncode == 0:
+        if docker and ask([str(docker), "--host", host, "info"]) is not None:
             return
         time.sleep(POLL_SECONDS)
     raise SetupError(f"dockerd did not answer within {START_SECONDS:.0f} s", f"read the end of {log_file()}")
@@ -137,5 +144,6 @@ def stop() -> bool:
             if time.monotonic() > deadline:
                 raise SetupError(f"dockerd {pid} did not end within {STOP_SECONDS:.0f} s", f"read {log_file()}")
             time.sleep(POLL_SECONDS)
+    _children[:] = [child for child in _children if child.poll() is None]
     record_file().unlink(missing_ok=True)
     return True
