@@ -55,7 +55,7 @@ class StackImage(_Local):
 
     def __init__(self, name: str, *, stack: str, content: str, docker_host: str, opts: pulumi.ResourceOptions) -> None:
         inputs = {"stack": stack, "content": content, "docker_host": docker_host}
-        super().__init__("StackImage", name, inputs, ("tag", "digest"), opts)
+        super().__init__("StackImage", name, inputs, ("tag", "digest", "layers"), opts)
 
 
 class Service(_Local):

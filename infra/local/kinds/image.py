@@ -8,7 +8,8 @@ from typing import Any
 import docker
 import docker.errors
 
-from images.build import content_key, ensure_image
+from images.archive import ImageRef
+from images.build import content_key, ensure_image, present
 from images.stacks import ImageError, find_stack
 from infra.local.kinds.base import Kind, ResourceFailed, State
 
@@ -28,18 +29,16 @@ class StackImage(Kind):
             raise ResourceFailed(f"image of stack {inputs['stack']}: {error}") from error
         finally:
             client.close()
-        return image.tag, {**inputs, "tag": image.tag, "digest": image.digest}
+        return image.tag, {**inputs, "tag": image.tag, "digest": image.digest, "layers": list(image.layers)}
 
     def read(self, resource_id: str, state: Mapping[str, Any]) -> State | None:
         """There while the engine has the tag with that digest."""
         client = docker.DockerClient(base_url=state["docker_host"], timeout=60)
         try:
-            found = client.images.get(state["tag"])
-        except docker.errors.ImageNotFound:
-            return None
+            there = present(ImageRef(state["tag"], state["digest"], tuple(state["layers"])), client)
         finally:
             client.close()
-        return dict(state) if found.id == state["digest"] else None
+        return dict(state) if there else None
 
     def delete(self, resource_id: str, state: Mapping[str, Any]) -> None:
         """Nothing: the image stays for the next environment."""
