@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import time
 from abc import ABC, abstractmethod
@@ -23,13 +22,14 @@ from daemon.runtime.fake import FakeRuntime
 from daemon.runtime.port import Runtime
 from daemon.runtime.types import LABEL_INSTANCE, SUPERVISOR, Created, Mount, Resources, SandboxSpec
 from tests.support.gobuild import GoProgram, built
+from tests.support.mini_image import mini_image
 
 MIB = 1 << 20
 SECCOMP_PROFILE = Path(__file__).resolve().parents[2] / "seccomp" / "profile.json"
 SUPERVISOR_PROGRAM = GoProgram("gauntlet-supervisor", "images/supervisor")
 RESOURCES = Resources(memory_bytes=128 * MIB, cpu_millis=1000, disk_bytes=64 * MIB, pids=100, tmp_bytes=16 * MIB)
 NO_SUCH_PROGRAM = ("/no/such/program",)
-EAT_MEMORY = 'read line; exec python3 -c "kept = [bytes([1]) * (1 << 20) for _ in range(4096)]"'
+EAT_MEMORY = """read line; exec awk 'BEGIN { kept = "x"; while (1) kept = kept kept }'"""
 
 
 class Rig(ABC):
@@ -159,7 +159,6 @@ class FakeRig(Rig):
 class DockerPlace:
     """One engine and one of its runtimes."""
 
-    name: str
     socket: Path
     runsc_root: Path
     runtime: str
@@ -171,7 +170,7 @@ class DockerRig(Rig):
     def __init__(self, place: DockerPlace) -> None:
         self.place = place
         self._client = docker.APIClient(base_url=f"unix://{place.socket}", version="auto")
-        super().__init__(self._runtime(), sandbox_image(self._client))
+        super().__init__(self._runtime(), mini_image(self._client))
         self._since = int(time.time())
 
     def _runtime(self, deadlines: Deadlines | None = None) -> DockerRuntime:
@@ -233,31 +232,3 @@ class DockerRig(Rig):
     async def close(self) -> None:
         await super().close()
         self._client.close()
-
-
-def sandbox_image(client: docker.APIClient) -> str:
-    """The id of the newest python311 image; a missing one is an error with its remedy."""
-    rows = client.images(name="gauntlet-sandbox")
-    tags = {tag: row["Id"] for row in rows for tag in row["RepoTags"] or () if ":python311" in tag}
-    if not tags:
-        raise RuntimeError("no gauntlet-sandbox:python311… image on this engine: run scripts/setup, then make images")
-    built_here = [image for tag, image in sorted(tags.items()) if not tag.endswith("-dev")]
-    return (built_here or list(tags.values()))[-1]
-
-
-def docker_places() -> list[DockerPlace]:
-    """Every engine and runtime that the contract is run on.
-
-    The current engine always; the one of Debian's 20.10 where `GAUNTLET_TEST_OLD_ENGINE` gives `SOCKET,EXEC_ROOT`.
-    """
-    host = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
-    engines = [("current", Path(host.removeprefix("unix://")), Path("/var/run/docker"))]
-    old = os.environ.get("GAUNTLET_TEST_OLD_ENGINE")
-    if old:
-        socket, _, root = old.partition(",")
-        engines.append(("debian2010", Path(socket), Path(root)))
-    return [
-        DockerPlace(f"{name}-{runtime}", socket, root / "runtime-runc" / "moby", runtime)
-        for name, socket, root in engines
-        for runtime in ("gauntlet-runsc", "runc")
-    ]
