@@ -148,8 +148,8 @@ def _verdict(name: str, views: Mapping[str, _View]) -> dict[str, Any]:
     if view.service.offline:
         return _fields(view.service, dns="siblings" if view.service.hosts else "none")
     reaching = {other: view.reached_from(views[other]) for other in views if other != name}
-    # Another pod with the same labels shows the ports of a service that has no sibling.
-    used = union(reaching.values()) | view.reached_from(view)
+    # What its own kind may send in shows the ports of a service that no sibling reaches.
+    used = union(reaching.values()) | view.ingress.permitted(view.service.identity)
     dns = _dns(view)
     everything = view.world and (view.by_entity or dns == "all")
     listed = not everything and bool(view.domains or view.cidrs)

@@ -10,9 +10,9 @@ from network.evaluate.flows import Flow
 from network.evaluate.identities import Identity
 
 
-def identity_of_pod(spec: Mapping[str, Any]) -> Identity:
+def identity_of_pod(spec: Mapping[str, Any], cluster: str) -> Identity:
     """The evaluator's pod for one entry of a request's `pods`."""
-    return identities.pod(spec["namespace"], spec["labels"], spec.get("namespace_labels"))
+    return identities.pod(spec["namespace"], spec["labels"], spec.get("namespace_labels"), cluster)
 
 
 def identity_of_peer(spec: Mapping[str, Any]) -> Identity:
@@ -22,9 +22,9 @@ def identity_of_peer(spec: Mapping[str, Any]) -> Identity:
     return identities.address(spec["ip"], tuple(spec.get("names", ())), tuple(spec.get("reserved", ())))
 
 
-def world_of(pods: Mapping[str, Any], peers: Mapping[str, Any]) -> dict[str, Identity]:
+def world_of(pods: Mapping[str, Any], peers: Mapping[str, Any], cluster: str = "default") -> dict[str, Identity]:
     """All ends of a request by name."""
-    return {name: identity_of_pod(spec) for name, spec in pods.items()} | {
+    return {name: identity_of_pod(spec, cluster) for name, spec in pods.items()} | {
         name: identity_of_peer(spec) for name, spec in peers.items()
     }
 
