@@ -114,15 +114,16 @@ class MemoryStore(ControlStore):
             for attempt in self._attempts.values():
                 if attempt.state in ACTIVE:
                     active.add(attempt.agent_id, attempt.challenge_id, attempt.node_id)
-            placed = []
+            placed = {}
             for choice in planner([QueueEntry(a.attempt_id, a.agent_id, a.challenge_id) for a in queued], active):
-                attempt = self._attempts[choice.attempt_id]
+                attempt = placed.get(choice.attempt_id, self._attempts[choice.attempt_id])
                 if attempt.state is not State.QUEUED:
                     raise ValueError(f"{choice.attempt_id} is not queued")
-                attempt = replace(attempt, state=State.STARTING, node_id=choice.node_id, fence=attempt.fence + 1)
-                self._attempts[choice.attempt_id] = attempt
-                placed.append(attempt)
-            return placed
+                placed[attempt.attempt_id] = replace(
+                    attempt, state=State.STARTING, node_id=choice.node_id, fence=attempt.fence + 1
+                )
+            self._attempts.update(placed)
+            return list(placed.values())
 
     def put_node(self, node: NodeRow) -> NodeRow:
         """Upsert."""
