@@ -20,6 +20,8 @@ import yaml
 from network.check import Checked, Source
 from network.check import check as check_source
 from network.cluster import Cluster, ClusterError, read_cluster
+from network.evaluate.errors import EvaluateError
+from network.evaluate.matrix import evaluate as evaluate_objects
 from network.explain import ApprovalError, difference, difference_text, provenance, table
 from network.model import Backend
 from network.problems import Problem
@@ -158,21 +160,20 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """Compute the verdicts from rendered objects alone, sharing no code with the renderers."""
-    from network.evaluate.matrix import evaluate_document
-
-    from network.evaluate.errors import EvaluateError
-
     try:
-        services = evaluate_document(json.loads(_read(file)))
+        document = json.loads(_read(file))
+        if not isinstance(document, dict):
+            _usage(f"{file}: not what `render --json` prints")
+        evaluated = evaluate_objects(document)
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         _usage(f"{file}: not what `render --json` prints: {error}")
     except EvaluateError as error:
         print(f"{file}: {error}", file=sys.stderr)
         raise typer.Exit(1) from error
     if as_json:
-        _print_json({"services": services})
+        _print_json(evaluated)
     else:
-        print(_yaml([{"services": services}]), end="")
+        print(_yaml([evaluated]), end="")
 
 
 def _checked(

@@ -1,24 +1,21 @@
 """Reader of Compose files: the keys that can be honoured, everything else refused by name.
 
-Owns R1, R2, R5-R13 and the Compose part of R41; the decision table itself is in `verdicts`. An
-explicit null counts as an absent key, as Compose has it, except where a key's mere presence matters.
+Owns the top level: R5, R6, R8, R11-R13 and its part of R41. Services are read in `composeservice`, the
+decision table itself is in `verdicts`. An explicit null counts as an absent key, as Compose has it,
+except where a key's mere presence matters.
 """
 
 from __future__ import annotations
 
-import re
-
-from network.composekeys import IGNORED_KEYS, SIMPLE_KEYS, ServiceKeys
+from network.composeservice import ComposeService
 from network.credentials import is_credential_name
-from network.domains import DomainError, canonical, protected_name
 from network.grantread import read_domains, read_entities
-from network.nodes import Walker, is_null, join_path, kind_of, limit_services
+from network.netnames import check_network_name
+from network.nodes import Walker, is_null, join_path, kind_of, limit_services, reject_keys
 from network.problems import shown
-from network.spec import Join, NetworkSpec, SandboxSpec, ServiceSpec
-from network.yamlread import Map, Node, Scalar
+from network.spec import NetworkSpec, SandboxSpec
+from network.yamlread import Map, Scalar
 
-SERVICE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-NETWORK_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,53}[A-Za-z0-9])?")
 EXTENSIONS = ("x-k8s", "x-inspect_k8s_sandbox")
 _TOP_KEYS = ("services", "networks", "volumes", "version", "secrets", "x-local", *EXTENSIONS)
 _NETWORK_KEYS = ("driver", "internal")
@@ -29,14 +26,13 @@ _EXTENSION_KEYS = (
     "service_account_create",
     "automount_service_account_token",
 )
-_SERVICE_KEYS = frozenset({"network_mode", "networks", "ports", "runtime", "x-default"}) | SIMPLE_KEYS | IGNORED_KEYS
 
 
 def read_compose(root: Map, walker: Walker) -> SandboxSpec:
     """The sandbox that a Compose file describes, after variables were substituted."""
     spec = SandboxSpec("compose", walker.file)
     unknown = [key for key in root.items if key not in _TOP_KEYS and not is_credential_name(key)]
-    _reject_keys(walker, root, "", unknown, _TOP_KEYS)
+    reject_keys(walker, root, "", unknown, _TOP_KEYS)
     _networks(root, walker, spec)
     _volumes(root, walker)
     _extension(root, walker, spec)
@@ -49,47 +45,8 @@ def read_compose(root: Map, walker: Walker) -> SandboxSpec:
             walker.report.reject("R41", walker.place("services", line), "the file defines no service", fix)
         return spec
     for name, node in limit_services(walker, entry):
-        spec.services[name] = _Service(walker.of(name), name, entry.lines[name], spec).read(node)
+        spec.services[name] = ComposeService(walker.of(name), name, entry.lines[name], spec).read(node)
     return spec
-
-
-def check_service_name(walker: Walker, name: str, path: str, line: int) -> None:
-    """R41 for a name that cannot be a host name and a label."""
-    if not SERVICE_NAME.fullmatch(name):
-        walker.report.reject(
-            "R41",
-            walker.place(path, line),
-            f"service name {shown(name)} cannot be a host name",
-            "use at most 63 lower-case letters, digits and inner hyphens",
-        )
-
-
-def check_network_name(walker: Walker, name: str, path: str, line: int) -> None:
-    """R8 for a network name that cannot be a label."""
-    if not NETWORK_NAME.fullmatch(name):
-        walker.report.reject(
-            "R8",
-            walker.place(path, line),
-            f"network name {shown(name)} cannot be a label",
-            "use at most 55 letters, digits, dots, hyphens and underscores",
-        )
-
-
-def _reject_keys(
-    walker: Walker, entry: Map, path: str, unknown: list[str], known: tuple[str, ...] | frozenset[str]
-) -> None:
-    """One R11 for all unsupported keys of one mapping."""
-    if not unknown:
-        return
-    listed = ", ".join(shown(key) + walker.hint(key, known) for key in unknown[:20])
-    more = f" and {len(unknown) - 20} more" if len(unknown) > 20 else ""
-    first = unknown[0]
-    walker.report.reject(
-        "R11",
-        walker.place(join_path(path, first), entry.lines[first]),
-        f"unsupported key{'s' if len(unknown) > 1 else ''}: {listed}{more}",
-        "remove what cannot be honoured; supported: " + ", ".join(sorted(known)),
-    )
 
 
 def _networks(root: Map, walker: Walker, spec: SandboxSpec) -> None:
@@ -150,137 +107,3 @@ def _extension(root: Map, walker: Walker, spec: SandboxSpec) -> None:
                 hint = "CIDRs need a values file" if "cidr" in key.lower() else "known: " + ", ".join(_EXTENSION_KEYS)
                 message = f"unknown key {shown(key)}{walker.hint(key, _EXTENSION_KEYS)}"
                 walker.report.reject("R13", walker.place(path, entry.lines[key]), message, hint)
-
-
-class _Service:
-    def __init__(self, walker: Walker, name: str, line: int, spec: SandboxSpec) -> None:
-        self.walker = walker
-        self.path = join_path("services", name)
-        self.spec = spec
-        self.service = ServiceSpec(name, walker.place(self.path, line))
-        check_service_name(walker, name, self.path, line)
-
-    def read(self, node: Node) -> ServiceSpec:
-        """The service; its problems are in the report."""
-        entry = self.walker.mapping(node, self.path, "R41")
-        if entry is None:
-            return self.service
-        keys = ServiceKeys(self.walker, self.service.name)
-        own = {
-            "network_mode": self._mode,
-            "networks": self._networks,
-            "ports": self._ports,
-            "runtime": self._runtime,
-            "x-default": self._default,
-        }
-        unknown: list[str] = []
-        for key, child in entry.items.items():
-            path = join_path(self.path, key)
-            if key in own:
-                own[key](child, path)
-            elif not keys.check(key, child, path) and not is_credential_name(key):
-                unknown.append(key)
-        _reject_keys(self.walker, entry, self.path, unknown, _SERVICE_KEYS)
-        self.service.gpu = keys.gpu
-        self.spec.extras.extend(keys.extras)
-        if self.service.isolated and "networks" in entry.items:
-            self.walker.report.reject(
-                "R2",
-                self.walker.place(join_path(self.path, "networks"), entry.lines["networks"]),
-                "`network_mode: none` and `networks` ask for opposite things",
-                "join a network with `internal: true` for siblings only, or drop `networks` to stay isolated",
-            )
-            self.service.networks = {}
-        return self.service
-
-    def _mode(self, node: Node, path: str) -> None:
-        place = self.walker.place(path, node.line)
-        if is_null(node):
-            self.walker.report.warn(
-                "W21", place, "a null network_mode counts as not set, which is not `none`", "write `none` in quotes"
-            )
-            return
-        self.service.mode_written = True
-        self.service.mode_place = place
-        value = node.value if isinstance(node, Scalar) else None
-        if value == "none":
-            self.service.mode = "none"
-        elif value == "bridge":
-            self.service.mode = "bridge"
-        else:
-            self.walker.report.reject(
-                "R1",
-                place,
-                f"network_mode of service {self.service.name} is {kind_of(node)}",
-                "only `none` and `bridge` work here; leave it out for siblings without internet",
-            )
-
-    def _networks(self, node: Node, path: str) -> None:
-        self.service.networks_place = self.walker.place(path, node.line)
-        if isinstance(node, Map):
-            for name, value in node.items.items():
-                item_path = join_path(path, name)
-                aliases = self._endpoint(name, value, item_path)
-                self.service.networks[name] = Join(self.walker.place(item_path, node.lines[name]), aliases)
-        elif not is_null(node):
-            for name, place in self.walker.strings(node, path, "R8"):
-                self.service.networks.setdefault(name, Join(place))
-
-    def _endpoint(self, name: str, node: Node, path: str) -> tuple[str, ...]:
-        entry = self.walker.mapping(node, path, "R8", null=True)
-        if entry is None:
-            return ()
-        unknown = [key for key in entry.items if key != "aliases"]
-        if unknown:
-            self.walker.report.reject(
-                "R9",
-                self.walker.place(join_path(path, unknown[0]), entry.lines[unknown[0]]),
-                f"cannot honour {', '.join(map(shown, unknown[:20]))} on network {shown(name)}",
-                "only `aliases` works; addresses are given by the platform",
-            )
-        aliases = entry.items.get("aliases")
-        if aliases is None or is_null(aliases):
-            return ()
-        return tuple(
-            alias for alias, place in self.walker.strings(aliases, join_path(path, "aliases"), "R41")
-            if self._is_alias(alias, place.line, place.path)
-        )  # fmt: skip
-
-    def _is_alias(self, alias: str, line: int | None, path: str) -> bool:
-        fix = "use a host name of lower-case letters, digits, hyphens and dots"
-        place = self.walker.place(path, line)
-        try:
-            name = canonical(alias)
-        except DomainError as error:
-            self.walker.report.reject("R41", place, f"alias {shown(alias)}: {error}", fix)
-            return False
-        if "*" in name or name != alias:
-            self.walker.report.reject("R41", place, f"alias {shown(alias)} is no plain host name", fix)
-            return False
-        protected = protected_name(name)
-        if protected is not None:
-            self.walker.report.reject("R15", place, f"alias {name} is a name of the cluster or of metadata", fix)
-            return False
-        return True
-
-    def _ports(self, node: Node, path: str) -> None:
-        if is_null(node):
-            return
-        self.walker.report.reject(
-            "R10",
-            self.walker.place(path, node.line),
-            "publishing ports on the host is impossible here",
-            "drop `ports`: siblings reach every port already (a values file can limit them)",
-        )
-
-    def _runtime(self, node: Node, path: str) -> None:
-        if not is_null(node):
-            self.service.runtime = self.walker.text(node, path, "R41", "name a runtime class, such as gvisor")
-            self.service.runtime_place = self.walker.place(path, node.line)
-
-    def _default(self, node: Node, path: str) -> None:
-        if self.walker.boolean(node, path, "R41"):
-            self.service.x_default = self.walker.place(path, node.line)
-
-
-__all__ = ["NETWORK_NAME", "SERVICE_NAME", "check_network_name", "check_service_name", "read_compose"]

@@ -7,7 +7,8 @@ from pathlib import PurePath
 from network.compose import EXTENSIONS
 from network.composekeys import SIMPLE_KEYS
 from network.spec import Kind
-from network.values import SERVICE_KEYS, TOP_KEYS
+from network.values import TOP_KEYS
+from network.valuesservice import SERVICE_KEYS
 from network.yamlread import Map, Node, Seq
 
 _COMPOSE_TOP = frozenset({"version", "secrets", "configs", "name", "include", *EXTENSIONS})

@@ -14,7 +14,8 @@ renderers without sharing any decision. JSON keys and their meaning:
 - `dns`             `none`; `siblings` = only names of this sandbox's services; `listed` = those and
   `domains`; `all`.
 - `reachable_from`  services that can open a connection to this one, sorted, never the service itself.
-- `ports`           the only ports those may use, sorted; null = every port and protocol, or nothing listed.
+- `ports`           the only ports those may use, sorted; null = every port and protocol, or no
+  sibling can ever reach it (isolated, or in no network of a file that declares some).
 - `outside_ingress` TCP ports reachable from outside the cluster (2222 in human evals), sorted.
 - `runtime_class`   name of the runtime class; null = the node's default.
 - `granted_by`      where each grant comes from, see `Grant`; not a policy field, the evaluator leaves it

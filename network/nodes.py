@@ -145,3 +145,20 @@ def limit_services(walker: Walker, services: Map) -> list[tuple[str, Node]]:
             "split the sandbox",
         )
     return entries[:MAX_LISTED]
+
+
+def reject_keys(
+    walker: Walker, entry: Map, path: str, unknown: list[str], known: tuple[str, ...] | frozenset[str]
+) -> None:
+    """One R11 for all unsupported keys of one mapping."""
+    if not unknown:
+        return
+    listed = ", ".join(shown(key) + walker.hint(key, known) for key in unknown[:20])
+    more = f" and {len(unknown) - 20} more" if len(unknown) > 20 else ""
+    first = unknown[0]
+    walker.report.reject(
+        "R11",
+        walker.place(join_path(path, first), entry.lines[first]),
+        f"unsupported key{'s' if len(unknown) > 1 else ''}: {listed}{more}",
+        "remove what cannot be honoured; supported: " + ", ".join(sorted(known)),
+    )

@@ -78,11 +78,15 @@ class Decision:
             cidrs=tuple(sorted(str(item.net) for item in egress.cidrs)) if listed else (),
             dns=dns,
             reachable_from=tuple(sorted(final[peer] for peer in peers)),
-            ports=service.ports,
+            ports=service.ports if self._meets_siblings(name) else None,
             outside_ingress=outside,
             runtime_class=runtime.name,
             granted_by=(*self._outside, *self._sibling_grants(service), *grants),
         )
+
+    def _meets_siblings(self, name: str) -> bool:
+        """Whether siblings could reach the service at all: it shares a network, or the file declares none."""
+        return not self.has_networks or bool(self.joined[name])
 
     def _sibling_grants(self, service: ServiceSpec) -> list[Grant]:
         if not self._peers[service.name]:

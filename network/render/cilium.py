@@ -166,10 +166,9 @@ def _sibling_rules(plan: Plan, service: str, verdict: ServiceVerdict) -> list[Ob
         peers = [connected(plan.sandbox_id)]
     else:
         peers = [selector(plan.sandbox_id, network=name) for name in sorted(decision.joined[service])]
-    if not peers and verdict.ports is None:
+    if not peers:
         return []
-    # With ports but without networks only the service itself: its ports stay visible in the objects.
-    sources = [_peer(plan, pods) for pods in peers or [selector(plan.sandbox_id, service=service)]]
+    sources = [_peer(plan, pods) for pods in peers]
     if verdict.ports is None:
         return [{"fromEndpoints": sources}]
     echo = [{"family": "IPv4", "type": 8}, {"family": "IPv6", "type": 128}]

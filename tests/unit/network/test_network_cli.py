@@ -195,3 +195,19 @@ def test_kind_is_detected_by_keys_then_by_the_name(files: Path) -> None:
     assert set(document(run("check", files / "values-x.yaml", "--json"))["services"]) == {"web", "default"}
     (files / "x.yaml").write_text("services: {web: {image: x}}")
     assert set(document(run("check", files / "x.yaml", "--json"))["services"]) == {"web"}
+
+
+def test_evaluate_reads_what_render_printed(files: Path) -> None:
+    rendered = run("render", files / "compose.yaml", "--backend", "cilium", "--json").stdout
+    result = run("evaluate", "-", "--json", stdin=rendered)
+    assert result.exit_code == 0
+    checked = document(run("check", files / "compose.yaml", "--json"))["services"]
+    expected = {name: {key: service[key] for key in SERVICE_KEYS - {"granted_by"}} for name, service in checked.items()}
+    assert document(result) == {"services": expected}
+    assert yaml.safe_load(run("evaluate", "-", stdin=rendered).stdout) == {"services": expected}
+
+
+def test_evaluate_refuses_other_documents() -> None:
+    assert run("evaluate", "-", stdin="services: {}").exit_code == 2
+    assert run("evaluate", "-", stdin="[]").exit_code == 2
+    assert run("evaluate", "-", stdin='{"objects": [{"kind": "Odd"}], "pods": {}}').exit_code == 1

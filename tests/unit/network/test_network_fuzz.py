@@ -30,7 +30,8 @@ CORPUS = (
 )
 TOKENS = (
     b"{", b"}", b"[", b"]", b": ", b"- ", b"&x ", b"*x", b"<<: ", b"!!str ", b"!x ", b"|\n", b">\n", b"'", b'"',
-    b"\n", b"\n  ", b"\t", b"#", b"---\n", b"...\n", b"%YAML 9\n", b"? ", b"~", b"\xff", b"\x00", b"\xef\xbb\xbf", b"\xc2\x85",
+    b"\n", b"\n  ",
+    b"\t", b"#", b"---\n", b"...\n", b"%YAML 9\n", b"? ", b"~", b"\xff", b"\x00", b"\xef\xbb\xbf", b"\xc2\x85",
     b"${", b"}", b"none", b"bridge", b"networks", b"services", b"allowDomains", b"*", b"0" * 30, b"1e999", b"9" * 400,
     b"\\u0000", b"a" * 3000,
 )  # fmt: skip
