@@ -82,6 +82,7 @@ def exec_info_from_wire(value: dict[str, Any]) -> ExecInfo:
         stdout_total=value["stdout_total"],
         stderr_total=value["stderr_total"],
         stdin_received=value["stdin_received"],
+        stdin=value.get("stdin", True),
         max_output_bytes=value["max_output_bytes"],
         result=None if result is None else result_from_wire(result),
     )

@@ -33,7 +33,7 @@ class ExecHandle:
     stderr is that of arrival only for a reader that keeps up; offsets are always exact.
     """
 
-    def __init__(self, wire: Wire, exec_id: str, stream: int, cap: int) -> None:
+    def __init__(self, wire: Wire, exec_id: str, stream: int, cap: int, stdin: bool) -> None:
         """Made by the link."""
         self.exec_id = exec_id
         self.stream = stream
@@ -45,7 +45,7 @@ class ExecHandle:
         self.failure: SupervisorError | None = None
         self.stdin_sent = 0
         self._stdin_acked = 0
-        self._stdin_open = True
+        self._stdin_open = stdin
         self._stdin_lock = asyncio.Lock()
         self._wire = wire
         self._waiters: set[asyncio.Future[None]] = set()

@@ -73,7 +73,7 @@ class SupervisorLink:
         self._wire.streams_from(info.next_stream)
         for known in info.execs:
             if known.result is None:
-                handle = self._register(known.exec_id, known.stream, known.max_output_bytes)
+                handle = self._register(known.exec_id, known.stream, known.max_output_bytes, known.stdin)
                 handle.adopt(known.pid, known.stdin_received)
             else:
                 self._ended.append(known.exec_id)
@@ -104,7 +104,7 @@ class SupervisorLink:
         if len(self._live) >= MAX_EXECS:
             raise TooManyExecs(f"{MAX_EXECS} commands are live")
         frame = Frame(FrameType.EXEC, stream=self._wire.new_stream(), payload=json.dumps(body).encode())
-        handle = self._register(exec_id, frame.stream, spec.max_output_bytes)
+        handle = self._register(exec_id, frame.stream, spec.max_output_bytes, spec.stdin)
         try:
             self._wire.post(frame)
         except (ValueError, SupervisorError):
@@ -190,8 +190,8 @@ class SupervisorLink:
         """Wait until the connection has ended, for whatever reason."""
         await self._gone.wait()
 
-    def _register(self, exec_id: str, stream: int, cap: int) -> ExecHandle:
-        handle = ExecHandle(self._wire, exec_id, stream, cap)
+    def _register(self, exec_id: str, stream: int, cap: int, stdin: bool) -> ExecHandle:
+        handle = ExecHandle(self._wire, exec_id, stream, cap, stdin)
         self._live[exec_id] = handle
 
         def take(frame: Frame) -> None:

@@ -100,6 +100,7 @@ class ExecInfo:
     stdout_total: int
     stderr_total: int
     stdin_received: int
+    stdin: bool
     max_output_bytes: int
     result: ExecResult | None
 

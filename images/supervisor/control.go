@@ -88,6 +88,7 @@ type execInfo struct {
 	Pid           int         `json:"pid"`
 	StdoutTotal   uint64      `json:"stdout_total"`
 	StderrTotal   uint64      `json:"stderr_total"`
+	Stdin         bool        `json:"stdin"`
 	StdinReceived uint64      `json:"stdin_received"`
 	MaxOutput     uint64      `json:"max_output_bytes"`
 	Result        *execResult `json:"result"`

@@ -209,7 +209,7 @@ func (x *execution) info() execInfo {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	i := execInfo{ExecID: x.id, Stream: x.stream, Pid: int(x.pid.Load()), StdoutTotal: x.stdout.total.Load(),
-		StderrTotal: x.stderr.total.Load(), MaxOutput: x.req.MaxOutputBytes, Result: x.result}
+		StderrTotal: x.stderr.total.Load(), MaxOutput: x.req.MaxOutputBytes, Stdin: x.req.Stdin, Result: x.result}
 	if x.stdin != nil {
 		i.StdinReceived = x.stdin.received.Load()
 	}

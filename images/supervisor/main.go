@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"syscall"
 	"time"
@@ -30,6 +31,10 @@ func undumpable() {
 		logf("prctl(PR_SET_DUMPABLE): %v", e)
 	}
 }
+
+// init keeps the main goroutine on the first thread, so that the killer's changed credentials never land there: the
+// first thread's are what /proc/1 shows and what a parent-death signal hangs on.
+func init() { runtime.LockOSThread() }
 
 func main() {
 	undumpable()
