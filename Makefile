@@ -29,7 +29,7 @@ down: ## destroy the stack `local` and end an engine that setup started
 test: setup engines lint gotest pytest ## everything that CI runs
 
 lint: ## every static check
-	@$(ENV) $(SUDO) .venv/bin/python tools/lint.py
+	@$(ENV) $(SUDO) env PATH="$$PATH" .venv/bin/python tools/lint.py
 
 gotest: ## the supervisor's own tests
 	@$(ENV) cd images/supervisor && go test ./...

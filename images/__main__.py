@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     begun = time.monotonic()
     try:
         if options.action == "pin":
-            print(write_lock(options.stack))
+            print(write_lock(options.stack, docker.from_env()))
         else:
             image = ensure_image(options.stack, docker.from_env(), report=lambda line: print(line, file=sys.stderr))
             print(image.tag, image.digest)

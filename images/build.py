@@ -17,7 +17,7 @@ from typing import Any
 
 from docker.errors import ImageNotFound
 
-from images import archive, rootfs, supervisor
+from images import archive, registry, rootfs, supervisor
 from images.archive import ImageRef, Layer
 from images.stacks import HERE, REPOSITORY, SUPERVISOR_PATH, WORKSPACE, ImageError, Stack, find_stack
 
@@ -53,7 +53,7 @@ def ensure_image(
         image = _recorded(directory, content_key(stack))
         if image is not None and present(image, client):
             return image
-        layers = [_base_layer(stack, directory, report), _supervisor_layer(directory, report)]
+        layers = [_base_layer(stack, directory, client, report), _supervisor_layer(directory, report)]
         config = archive.configuration(layers, RUN_CONFIGURATION)
         image = archive.reference(REPOSITORY, stack.name, layers, config)
         if not present(image, client):
@@ -88,11 +88,20 @@ def base_key(stack: Stack) -> str:
     parts = {
         "format": FORMAT,
         "stack": asdict(stack),
-        "lock": stack.lock_file.read_text(encoding="utf-8"),
+        "lock": _lock_text(stack),
         "builder": {name: hashlib.sha256((HERE / name).read_bytes()).hexdigest() for name in BUILDER_SOURCES},
         "run": RUN_CONFIGURATION,
     }
+    if base_image := os.environ.get(registry.ENVIRONMENT_VARIABLE):
+        used = (stack.directory / "Dockerfile", HERE / "registry.py")
+        parts |= {"base": base_image, "dockerfile": [path.read_text(encoding="utf-8") for path in used]}
     return hashlib.sha256(archive.canonical(parts)).hexdigest()
+
+
+def _lock_text(stack: Stack) -> str:
+    base_image = os.environ.get(registry.ENVIRONMENT_VARIABLE)
+    source = registry.lock_file(stack, base_image) if base_image else stack.lock_file
+    return source.read_text(encoding="utf-8") if source.exists() else ""  # the builder says what to do about that
 
 
 def private(directory: Path) -> Path:
@@ -108,8 +117,14 @@ def private(directory: Path) -> Path:
     return directory
 
 
-def _base_layer(stack: Stack, directory: Path, report: Report) -> Layer:
+def _base_layer(stack: Stack, directory: Path, client: Any, report: Report) -> Layer:
+    base_image = os.environ.get(registry.ENVIRONMENT_VARIABLE)
+
     def make(root: Path) -> None:
+        if base_image:
+            report(f"building the base of {stack.name} on {base_image} (about 3 min, once)")
+            registry.make_rootfs(stack, base_image, root, client)
+            return
         report(f"building the base of {stack.name} from packages (about 3 min, once)")
         rootfs.make_rootfs(stack, root)
 
