@@ -39,7 +39,7 @@ class Dispatcher:
 
     def start(self) -> None:
         """Begin."""
-        self._tasks.start(self.resume(), "resume-starts")
+        self._tasks.start(self.resume, "resume-starts")
         self._tasks.loop(self._step, "dispatcher")
 
     async def resume(self) -> None:

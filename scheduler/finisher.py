@@ -31,8 +31,8 @@ class Finisher:
         self._challenges = challenges
         self._default_memory_bytes = default_memory_bytes
 
-    async def finish(self, attempt: Attempt, report: daemon_pb.SandboxAttempt) -> None:
-        """Take a FROZEN or LOST report of the attempt's present lease. Repeating it changes nothing."""
+    async def finish(self, attempt: Attempt, report: daemon_pb.SandboxAttempt) -> bool:
+        """Take a FROZEN or LOST report of the attempt's present lease; whether this call ended it."""
         limit = await self._memory_limit(attempt)
         verdict = classify(evidence_of(report), memory_limit_bytes=limit)
         ended_ns = report.end_time.ToNanoseconds() or self._attempts.clock.wall_ns()
@@ -41,16 +41,19 @@ class Finisher:
             "report": report.SerializeToString(),
             "started_ns": report.start_time.ToNanoseconds() or attempt.started_ns,
         }
-        await self._end(attempt, verdict, changes)
+        return await self._end(attempt, verdict, changes)
 
-    async def void(self, attempt: Attempt, fault: str) -> None:
-        """End an attempt that the platform lost without a report. `fault` says what was observed."""
+    async def void(self, attempt: Attempt, fault: str) -> bool:
+        """End an attempt that the platform lost without a report; whether this call ended it.
+
+        `fault` says what was observed.
+        """
         limit = await self._memory_limit(attempt)
         evidence = Evidence(cause=Cause.PLATFORM, container_exit_code=None, platform_fault=fault)
         verdict = classify(evidence, memory_limit_bytes=limit)
-        await self._end(attempt, verdict, _verdict_changes(verdict, self._attempts.clock.wall_ns()))
+        return await self._end(attempt, verdict, _verdict_changes(verdict, self._attempts.clock.wall_ns()))
 
-    async def _end(self, attempt: Attempt, verdict: Verdict, changes: Changes) -> None:
+    async def _end(self, attempt: Attempt, verdict: Verdict, changes: Changes) -> bool:
         now = self._attempts.clock.steady()
         when = {"state": ACTIVE, "fence": attempt.fence}
         marks = {"ended_mark": now, "judging_ready_mark": now}
@@ -63,6 +66,7 @@ class Finisher:
                 fault=verdict.fault.value,
                 reason=verdict.reason,
             )
+        return change.applied
 
     async def _memory_limit(self, attempt: Attempt) -> int:
         spec = await self._challenges.spec(attempt.challenge_digest)

@@ -72,22 +72,20 @@ class Reports:
                 return await self._release(node_id, report, attempt)
             case Standing.PRESENT:
                 assert attempt is not None
-                await self._present(attempt, report)
-                return True
+                return await self._present(attempt, report)
 
-    async def _present(self, attempt: Attempt, report: daemon_pb.SandboxAttempt) -> None:
-        if report.state in LIVE:
-            await self.started(attempt, report)
-        elif report.state in ENDED:
-            if attempt.state in ACTIVE:
-                await self._finisher.finish(attempt, report)
-        elif report.state == daemon_pb.SANDBOX_STATE_RELEASED and attempt.state in ACTIVE:
-            await self._finisher.void(attempt, "the node let the sandbox go before its end was seen")
+    async def _present(self, attempt: Attempt, report: daemon_pb.SandboxAttempt) -> bool:
+        """Act on a report of the present lease; False when the attempt moved on meanwhile (it may be a stray now)."""
+        if report.state in LIVE and attempt.state is State.STARTING:
+            return await self._started(attempt, report)
+        if report.state in ENDED and attempt.state in ACTIVE:
+            return await self._finisher.finish(attempt, report)
+        if report.state == daemon_pb.SANDBOX_STATE_RELEASED and attempt.state in ACTIVE:
+            return await self._finisher.void(attempt, "the node let the sandbox go before its end was seen")
+        return True
 
-    async def started(self, attempt: Attempt, report: daemon_pb.SandboxAttempt) -> None:
-        """Note that the agent may act. Nothing happens when that is known."""
-        if attempt.state is not State.STARTING:
-            return
+    async def _started(self, attempt: Attempt, report: daemon_pb.SandboxAttempt) -> bool:
+        """Note that the agent may act."""
         clock = self._attempts.clock
         changes = {
             "state": State.RUNNING,
@@ -101,6 +99,7 @@ class Reports:
         if change.applied:
             launch = daemon_pb.LaunchType.Name(report.launch_type).removeprefix("LAUNCH_TYPE_")
             log.info("attempt_running", attempt_id=attempt.attempt_id, node_id=attempt.node_id, launch_type=launch)
+        return change.applied
 
     async def _release(self, node_id: str, report: daemon_pb.SandboxAttempt, attempt: Attempt | None) -> bool:
         fence = max(report.fence, attempt.fence if attempt is not None else 0)

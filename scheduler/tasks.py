@@ -14,6 +14,7 @@ import structlog
 log = structlog.get_logger(__name__)
 
 PAUSE_SECONDS = 1.0
+Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Tasks:
@@ -23,19 +24,19 @@ class Tasks:
         self._tasks: set[asyncio.Task[None]] = set()
         self._keys: dict[object, asyncio.Task[None]] = {}
 
-    def start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run `work` once; a failure is logged."""
+    def start(self, work: Work, name: str) -> asyncio.Task[None]:
+        """Run `work()` once; a failure is logged."""
         task = asyncio.create_task(_logged(work, name), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def only(self, key: object, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> bool:
+    def only(self, key: object, work: Work, name: str) -> bool:
         """Run `work()` unless a task with the same key still runs; whether it was started."""
         running = self._keys.get(key)
         if running is not None and not running.done():
             return False
-        task = self.start(work(), name)
+        task = self.start(work, name)
         self._keys[key] = task
         task.add_done_callback(lambda done: self._keys.pop(key, None) if self._keys.get(key) is done else None)
         return True
@@ -51,7 +52,7 @@ class Tasks:
                     log.exception("loop_failed", loop=name)
                     await asyncio.sleep(PAUSE_SECONDS)
 
-        return self.start(forever(), name)
+        return self.start(forever, name)
 
     async def stop(self) -> None:
         """Cancel everything and wait until it ended."""
@@ -61,8 +62,9 @@ class Tasks:
         await asyncio.gather(*pending, return_exceptions=True)
 
 
-async def _logged(work: Coroutine[Any, Any, None], name: str) -> None:
+async def _logged(work: Work, name: str) -> None:
     try:
-        await work
+        # Made here and not by the caller: a task that is cancelled before its first step leaves nothing unawaited.
+        await work()
     except Exception:
         log.exception("task_failed", task=name)

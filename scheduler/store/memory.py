@@ -114,7 +114,7 @@ class MemoryStore(ControlStore):
             for attempt in self._attempts.values():
                 if attempt.state in ACTIVE:
                     active.add(attempt.agent_id, attempt.challenge_id, attempt.node_id)
-            placed = {}
+            placed: dict[str, Attempt] = {}
             for choice in planner([QueueEntry(a.attempt_id, a.agent_id, a.challenge_id) for a in queued], active):
                 attempt = placed.get(choice.attempt_id, self._attempts[choice.attempt_id])
                 if attempt.state is not State.QUEUED:

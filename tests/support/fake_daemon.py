@@ -35,6 +35,7 @@ class FakeNode:
         self.challenges: set[str] = set()
         self.calls: list[tuple[str, str, int]] = []
         self.made: Counter[str] = Counter()
+        self.agents: dict[str, str] = {}
         self.live: Counter[str] = Counter()
         self.most_live: Counter[str] = Counter()
         self.refusals: list[Exception] = []
@@ -210,6 +211,7 @@ class FakeNode:
     def _make(self, request: pb.ClaimRequest) -> pb.SandboxAttempt:
         name = request.attempt_id
         self.made[name] += 1
+        self.agents[name] = request.agent_id
         self.live[name] += 1
         self.most_live[name] = max(self.most_live[name], self.live[name])
         held = pb.SandboxAttempt(
@@ -309,7 +311,7 @@ class LocalDaemon(DaemonClient):
         return await self._call(self.node.claim(request))
 
     async def put_challenge(self, digest: str, path: Path) -> None:
-        assert path.is_file()
+        assert str(path).endswith(".tar")
         await self._call(self.node.put_challenge(digest))
 
     async def end_attempt(self, request: pb.EndAttemptRequest) -> None:

@@ -16,6 +16,7 @@ from records.ledger.memory import MemoryLedger
 from records.ledger.port import Ledger
 from scheduler.clock import Clock
 from scheduler.config import SchedulerConfig
+from scheduler.daemon_port import DaemonClient
 from scheduler.main import Core, Ports
 from scheduler.model import Attempt, NodeRow, Priority, RequestKey
 from scheduler.store.memory import MemoryStore
@@ -112,6 +113,7 @@ class Bench:
         ledger: Ledger | None = None,
         clock: Clock | None = None,
         nodes: dict[str, FakeNode] | None = None,
+        wrap: Callable[[DaemonClient], DaemonClient] = lambda client: client,
         **changes: Any,
     ) -> None:
         self.clock = clock or ManualClock()
@@ -119,13 +121,14 @@ class Bench:
         self.ledger = ledger or MemoryLedger()
         self.nodes = nodes if nodes is not None else {"node-1": FakeNode("node-1")}
         self.daemons = {name: LocalDaemon(node) for name, node in self.nodes.items()}
+        self._wrap = wrap
         self.config = settings(directory, **changes)
         self.config.challenges.mkdir(exist_ok=True)
         ports = Ports(store=self.store, ledger=self.ledger, connect=self._connect, clock=self.clock)
         self.core = Core(self.config, ports, TOKEN_KEY)
 
-    def _connect(self, endpoint: str) -> LocalDaemon:
-        return self.daemons[endpoint.rsplit("/", 1)[-1]]
+    def _connect(self, endpoint: str) -> DaemonClient:
+        return self._wrap(self.daemons[endpoint.rsplit("/", 1)[-1]])
 
     async def start(self) -> None:
         await self.core.start()

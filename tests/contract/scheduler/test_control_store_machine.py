@@ -132,7 +132,7 @@ def test_sqlite_equals_the_model() -> None:
     run_state_machine_as_test(
         StoreMachine,
         settings=settings(
-            max_examples=25,
+            max_examples=15,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),
