@@ -15,7 +15,6 @@ from pathlib import Path
 from daemon.workspace import syscalls
 
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
-_DELETED = " (deleted)"
 
 
 @dataclass(frozen=True)
@@ -85,10 +84,8 @@ def loop_devices(directory: Path) -> dict[Path, Path]:
     """Loop devices whose image lies (or lay, before its removal) below ``directory``: device → image."""
     found = {}
     for entry in Path("/sys/block").glob("loop*/loop/backing_file"):
-        try:
-            image = Path(entry.read_text().rstrip("\n").removesuffix(_DELETED))
-        except OSError:  # freed between listing and reading
-            continue
-        if directory in image.parents:
-            found[Path("/dev") / entry.parts[3]] = image
+        name = entry.parts[3]
+        image = syscalls.loop_image(name)
+        if image is not None and directory in image.parents:
+            found[Path("/dev") / name] = image
     return found

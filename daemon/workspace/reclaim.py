@@ -29,15 +29,14 @@ def reclaim_slot(layout: Layout, slots: Slots, entry_id: str) -> Reclaimed:
     """Remove one slot with its loop devices, also when its directory is gone already."""
     devices = loop_devices_of(layout, entry_id)
     mounts, directories = slots.destroy(entry_id)
-    for device in loop_devices_of(layout, entry_id):  # not freed by the unmount: nothing had it mounted
-        syscalls.detach_loop(device)
+    for device, image in loop_devices_of(layout, entry_id).items():  # not freed by an unmount: never mounted
+        syscalls.detach_loop(device, image)
     return Reclaimed(tuple(mounts), tuple(str(device) for device in devices), tuple(directories))
 
 
-def loop_devices_of(layout: Layout, entry_id: str) -> list[Path]:
-    """The loop devices whose image belongs (or belonged) to a slot."""
-    home = layout.slots / entry_id
-    return [device for device, image in mountinfo.loop_devices(layout.root).items() if home in image.parents]
+def loop_devices_of(layout: Layout, entry_id: str) -> dict[Path, Path]:
+    """The loop devices whose image belongs (or belonged) to a slot, with the image."""
+    return mountinfo.loop_devices(layout.slots / entry_id)
 
 
 def _entry_of(layout: Layout, path: Path) -> set[str]:

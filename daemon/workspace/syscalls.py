@@ -38,6 +38,7 @@ _LO_FLAGS_AUTOCLEAR = 0x4
 # struct loop_config: u32 fd, u32 block_size, struct loop_info64 (flags are its 14th u32, the name follows), u64[8]
 _LOOP_CONFIG = struct.Struct("=II" + "5Q4I64s64s32s2Q" + "8Q")
 _LOOP_ATTEMPTS = 64
+_DELETED = " (deleted)"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -138,11 +139,24 @@ def _configure_free_loop(backing: int, image: Path) -> tuple[int, Path]:
     raise OSError(errno.EBUSY, f"no free loop device in {_LOOP_ATTEMPTS} attempts", str(image))
 
 
-def detach_loop(device: Path) -> None:
-    """Free a loop device that an earlier life left behind; with users left, it goes when the last of them does."""
+def loop_image(name: str) -> Path | None:
+    """The image behind a loop device (``loop3``), also when it was unlinked; None when the device is free."""
+    try:
+        return Path((Path("/sys/block") / name / "loop/backing_file").read_text().rstrip("\n").removesuffix(_DELETED))
+    except OSError:  # no such file: free, or freed just now
+        return None
+
+
+def detach_loop(device: Path, image: Path) -> None:
+    """Free a loop device that an earlier life left behind; with users left, it goes when the last of them does.
+
+    Device numbers are used again at once: only a device that is still over ``image`` is freed. While it is open here
+    it cannot become another's.
+    """
     fd = os.open(device, os.O_RDWR | os.O_CLOEXEC)
     try:
-        fcntl.ioctl(fd, _LOOP_CLR_FD)
+        if loop_image(device.name) == image:
+            fcntl.ioctl(fd, _LOOP_CLR_FD)
     except OSError as error:
         if error.errno != errno.ENXIO:  # ENXIO: free already
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -91,15 +92,33 @@ async def test_pieces_without_their_directory_are_found(host: Host) -> None:
     image = slots / "sbx_loop" / "quota.img"
     image.parent.mkdir()
     image.write_bytes(bytes(1 << 20))
-    with syscalls.loop_device(image) as device:
-        assert device in mountinfo.loop_devices(host.state)
-        found = await host.manager.reclaim(keep=frozenset())
-        assert found.loop_devices == (str(device),)
-        assert {Path(path).name for path in found.directories} == {"sbx_bare", "sbx_face", "sbx_loop"}
-        assert found.mounts == (str(pool / "sbx_face" / "deep"),)
+    device = losetup(image)
+    assert device in mountinfo.loop_devices(host.state)
+    found = await host.manager.reclaim(keep=frozenset())
+    assert found.loop_devices == (str(device),)
+    assert {Path(path).name for path in found.directories} == {"sbx_bare", "sbx_face", "sbx_loop"}
+    assert found.mounts == (str(pool / "sbx_face" / "deep"),)
     assert any((host.state / "templates").iterdir()), "what was mounted in a slot is not deleted with it"
     await host.manager.close()
     await host.nothing_left()
+
+
+def losetup(image: Path) -> Path:
+    """A loop device that stays when its maker goes, unlike ours."""
+    made = subprocess.run(["losetup", "--find", "--show", image], capture_output=True, text=True, check=True)
+    return Path(made.stdout.strip())
+
+
+def test_a_loop_device_that_became_anothers_is_left_alone(tmp_path: Path) -> None:
+    image = tmp_path / "image"
+    image.write_bytes(bytes(1 << 20))
+    device = losetup(image)
+    try:
+        syscalls.detach_loop(device, tmp_path / "what it was before")
+        assert syscalls.loop_image(device.name) == image
+    finally:
+        syscalls.detach_loop(device, image)
+    assert syscalls.loop_image(device.name) is None
 
 
 async def test_half_written_files_are_removed(host: Host) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import errno
+import hashlib
 import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from daemon.workspace import mountinfo, syscalls
+from daemon.workspace import mountinfo, quota, syscalls
 from daemon.workspace.layout import make_directory
 from daemon.workspace.manager import WorkspaceConfig, WorkspaceManager
 from daemon.workspace.model import (
@@ -184,6 +185,16 @@ async def test_equal_quota_file_systems(host: Host) -> None:
         usage = await host.manager.disk_usage(slot)
         orders.append(([entry.name for entry in os.scandir(slot.workspace / "challenge")], usage.free))
     assert orders[0] == orders[1]
+
+
+def test_nodes_make_the_same_quota_image(tmp_path: Path) -> None:
+    digests = set()
+    for node in ("one", "two"):
+        (tmp_path / node / "slots").mkdir(parents=True)
+        images = quota.QuotaImages(tmp_path / node, tmp_path / node / "slots", reserve_bytes=0)
+        images.create(tmp_path / node / "quota.img", DISK)
+        digests.add(hashlib.sha256((tmp_path / node / "quota.img").read_bytes()).hexdigest())
+    assert len(digests) == 1
 
 
 async def test_phases_are_kept(host: Host) -> None:
