@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
+# gRPC would otherwise talk about forks on standard error, which belongs to our messages.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+
 import typer
 
 from cli import agent_calls, attempts, diagnosis, operators

@@ -10,7 +10,7 @@ import asyncio
 import signal
 import uuid
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -50,12 +50,17 @@ class ExecIdTaken(Exception):
 
 @dataclass(eq=False)
 class AgentExec:
-    """One command of the agent. `stdin_next` is the offset up to which input was taken."""
+    """One command of the agent. `stdin_next` is the offset up to which input was taken.
+
+    `recorded` is set once its event is in the spool: only then does a client hear of the end, so that events have the
+    order in which an agent acted.
+    """
 
     handle: ExecHandle
     call: ToolCall
     timeout_seconds: float | None
     stdin_next: int = 0
+    recorded: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def kept_bytes(self) -> int:
@@ -197,7 +202,10 @@ class AgentExecs:
                 output_bytes=result.stdout_total + result.stderr_total,
                 result=result.error,
             )
-        await self._write(attempt, exec_id, call)
+        try:
+            await self._write(attempt, exec_id, call)
+        finally:
+            command.recorded.set()
         self._trim(attempt_id)
 
     async def _wait(self, attempt: LiveAttempt, exec_id: str, command: AgentExec) -> Any:

@@ -42,9 +42,11 @@ async def exec_events(
                 return
             finally:
                 pending = None
-            yield _message(kind, command, event)
             if isinstance(event, Exited):
+                await command.recorded.wait()
+                yield _message(kind, command, event)
                 return
+            yield _message(kind, command, event)
     finally:
         if pending is not None:
             pending.cancel()
