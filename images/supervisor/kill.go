@@ -16,6 +16,8 @@ const (
 	agentGID = 1000
 	// killDeadline bounds the wait for processes to be gone after SIGKILL.
 	killDeadline = 10 * time.Second
+	// freezeDeadline bounds the hunt for members that change groups faster than they are seen.
+	freezeDeadline = 2 * time.Second
 )
 
 type killRequest struct {
@@ -116,40 +118,47 @@ func (l *lineage) members(procs []proc) []int {
 	return live
 }
 
-// strike signals every process group that has a living member, and says how many members live. By group, not by
-// process: a fork bomb starves our scans, and only a group's signal reaches what it forks meanwhile.
+// signalGroups sends sig to process groups. By group, not by process: a fork bomb starves our scans, and only a group's
+// signal reaches what it forks meanwhile.
+func (k *killer) signalGroups(groups map[int]bool, sig syscall.Signal) {
+	for g := range groups {
+		if err := k.kill(-g, sig); err != nil && err != syscall.ESRCH {
+			logf("kill(-%d, %d): %v", g, int(sig), err)
+		}
+	}
+}
+
+// strike signals every living member once, and says how many there were.
 func (k *killer) strike(l *lineage, sig syscall.Signal) int {
-	procs := scanProcesses()
-	group := map[int]int{}
-	for _, p := range procs {
-		group[p.pid] = p.group
-	}
-	live := l.members(procs)
-	struck := map[int]bool{}
-	for _, pid := range live {
-		to := pid
-		if g := group[pid]; g > 1 {
-			to = -g
-		}
-		if struck[to] {
-			continue
-		}
-		struck[to] = true
-		if err := k.kill(to, sig); err != nil && err != syscall.ESRCH {
-			logf("kill(%d, %d): %v", to, int(sig), err)
-		}
-	}
+	live := l.members(scanProcesses())
+	k.signalGroups(l.groups, sig)
 	return len(live)
 }
 
-// exterminate kills the lineage, rescanning until two scans in a row find nothing. n counts the sightings at the first
-// scan; ok=false: some outlive the deadline.
-func (k *killer) exterminate(l *lineage) (n int, ok bool) {
-	for g := range l.groups { // at once: scanning comes later
-		if err := k.kill(-g, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
-			logf("kill(-%d, KILL): %v", g, err)
+// freeze stops the lineage from the leader's group outwards, so that nobody loses his parent, and with it his place in
+// the lineage, before he has been seen.
+func (k *killer) freeze(l *lineage) {
+	frozen := map[int]bool{}
+	for deadline := time.Now().Add(freezeDeadline); ; {
+		fresh := map[int]bool{}
+		for g := range l.groups {
+			if !frozen[g] {
+				fresh[g], frozen[g] = true, true
+			}
 		}
+		if len(fresh) == 0 || time.Now().After(deadline) {
+			return
+		}
+		k.signalGroups(fresh, syscall.SIGSTOP)
+		l.members(scanProcesses())
 	}
+}
+
+// exterminate kills the lineage, rescanning until two scans in a row find nothing. n counts those that the first
+// SIGKILL did not end at once; ok=false: some outlive the deadline.
+func (k *killer) exterminate(l *lineage) (n int, ok bool) {
+	k.freeze(l)
+	k.signalGroups(l.groups, syscall.SIGKILL)
 	pause, empty := time.Millisecond, 0
 	for deadline := time.Now().Add(killDeadline); time.Now().Before(deadline); {
 		live := k.strike(l, syscall.SIGKILL)

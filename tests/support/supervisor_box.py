@@ -218,7 +218,7 @@ def _spec(runtime: str, image: str, workspace: Path) -> SandboxSpec:
 def _stack_image(socket: Path) -> str:
     client = docker.DockerClient(base_url=f"unix://{socket}")
     try:
-        return ensure_image("python311", client).digest
+        return str(client.images.get(ensure_image("python311", client).tag).id)
     finally:
         client.close()
 
