@@ -1,0 +1,80 @@
+"""The probe as a Kubernetes Job: beside one service's pod, with its labels and runtime class.
+
+The labels make the same policies select it, the runtime class puts it behind the same network stack.
+It runs once, as nobody, without a token and without anything writable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from network.model import Rendered
+from network.probe import DEFAULT_TIMEOUT_MS, Check, plan_json
+from network.render.names import SANDBOX, RenderError, metadata
+
+DEADLINE_SECONDS = 60
+UID = 65532
+
+
+def probe_job(
+    rendered: Rendered,
+    service: str,
+    checks: Sequence[Check],
+    *,
+    image: str,
+    namespace: str,
+    timeout_ms: int = DEFAULT_TIMEOUT_MS,
+) -> dict[str, Any]:
+    """The Job that runs `checks` in the place of `service`; its pod's log is the probe's output.
+
+    `image` holds the static program as /netprobe and is named by digest. Apply it after the policies
+    and before the service's own pod. RenderError for an unknown service or an image by tag.
+    """
+    pod = rendered.pods.get(service)
+    if pod is None:
+        raise RenderError(f"there is no service {service!r}; known: {', '.join(rendered.pods)}")
+    if "@sha256:" not in image:
+        raise RenderError(f"image {image[:80]!a}: name the probe's image by digest, NAME@sha256:...")
+    spec: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "hostname": service,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": UID,
+            "runAsGroup": UID,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [
+            {
+                "name": "netprobe",
+                "image": image,
+                "command": ["/netprobe"],
+                "env": [{"name": "GAUNTLET_PROBE_PLAN", "value": plan_json(checks, timeout_ms)}],
+                "resources": {
+                    "requests": {"cpu": "10m", "memory": "32Mi"},
+                    "limits": {"cpu": "1", "memory": "128Mi"},
+                },
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "readOnlyRootFilesystem": True,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+            }
+        ],
+    }
+    if pod.runtime_class is not None:
+        spec["runtimeClassName"] = pod.runtime_class
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata(pod.labels[SANDBOX], namespace, f"probe-{service}"),
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": DEADLINE_SECONDS,
+            "ttlSecondsAfterFinished": 600,
+            "template": {"metadata": {"labels": dict(pod.labels)}, "spec": spec},
+        },
+    }

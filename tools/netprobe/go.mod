@@ -1,0 +1,3 @@
+module gauntlet.dev/netprobe
+
+go 1.24
