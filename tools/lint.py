@@ -62,7 +62,7 @@ def checks() -> dict[str, Callable[[], str | None]]:
     typed = [room for room in (*ROOMS, *MORE_TYPED) if (REPOSITORY / room).exists()]
     dockerfiles = tracked("images/**/Dockerfile", "images/*/Dockerfile")
     return {
-        "ruff check": lambda: run([str(BIN / "ruff"), "check", "--quiet", "."]),
+        "ruff check": lambda: run([str(BIN / "ruff"), "check", "--quiet", "--output-format", "concise", "."]),
         "ruff format": lambda: run([str(BIN / "ruff"), "format", "--check", "."]),
         "mypy --strict": lambda: run([str(BIN / "mypy"), *typed]),
         "import rules": lambda: run([str(BIN / "lint-imports"), "--no-cache"]),
