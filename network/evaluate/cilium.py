@@ -8,9 +8,10 @@ Fields our renderers have no use for (nodes, services, groups, TLS, listeners) a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from network.evaluate.cilium_ports import read_name, read_ports
 from network.evaluate.labels import (
     CLUSTER_KEY,
     NAMESPACE_KEY,
@@ -19,20 +20,16 @@ from network.evaluate.labels import (
     Selector,
     read_selector,
 )
-from network.evaluate.names import NamePattern
 from network.evaluate.reading import Reader
 from network.evaluate.rules import (
     ANYONE,
     Direction,
     Labelled,
-    Layer7,
     Named,
     Peer,
     Rule,
     read_block,
-    read_port,
 )
-from network.evaluate.traffic import EVERYTHING, NOTHING, Traffic, traffic
 
 __all__ = ["read_cilium"]
 
@@ -50,10 +47,6 @@ _RESERVED = {
 }
 _SINGLE = {"world-ipv4", "world-ipv6", "host", "init", "ingress", "remote-node", "health", "unmanaged", "none"}
 _SINGLE |= {"kube-apiserver"}
-_ICMP_NAMES = {
-    "IPv4": {"EchoReply": 0, "DestinationUnreachable": 3, "Echo": 8, "EchoRequest": 8, "TimeExceeded": 11},
-    "IPv6": {"DestinationUnreachable": 1, "PacketTooBig": 2, "TimeExceeded": 3, "EchoRequest": 128, "EchoReply": 129},
-}
 
 
 @dataclass(frozen=True)
@@ -104,7 +97,7 @@ def _read_spec(spec: Reader, namespace: str | None, cluster: str) -> Iterator[Ru
             for item in spec.at(key).items():
                 found = True
                 peers = _read_peers(item, direction, deny, scope)
-                for traffic_part, layer7 in _read_ports(item, direction, deny, peers is None):
+                for traffic_part, layer7 in read_ports(item, direction, deny, peers is None):
                     yield Rule(
                         item.where, subject, direction, deny, isolates,
                         (ANYONE,) if peers is None else peers, traffic_part, layer7, "Cilium",
@@ -137,7 +130,7 @@ def _read_peers(item: Reader, direction: Direction, deny: bool, scope: _Scope) -
         reader.mapping(frozenset({"cidr", "except"}))
         peers.append(read_block(reader.at("cidr"), list(reader.at("except").items())))
     if names:
-        peers += [Named(_read_name(reader)) for reader in item.at(names).items()]
+        peers += [Named(read_name(reader)) for reader in item.at(names).items()]
     return tuple(peers)
 
 
@@ -167,69 +160,3 @@ def _read_entity(reader: Reader, scope: _Scope) -> list[Peer]:
     if name == "cluster":
         peers.append(Labelled(Selector((Requirement("k8s", CLUSTER_KEY, "In", (scope.cluster,)),))))
     return peers
-
-
-def _read_name(reader: Reader) -> NamePattern:
-    reader.mapping(frozenset({"matchName", "matchPattern"}))
-    if reader.has("matchName") == reader.has("matchPattern"):
-        raise reader.fail("expected one of matchName and matchPattern")
-    key = "matchName" if reader.has("matchName") else "matchPattern"
-    return NamePattern.of(reader.at(key).text(), exact=key == "matchName")
-
-
-def _read_ports(item: Reader, direction: Direction, deny: bool, peerless: bool) -> Iterator[tuple[Traffic, Layer7]]:
-    """The traffic of one rule, one part per port entry, since each may carry its own layer 7 rules."""
-    entries, icmps = list(item.at("toPorts").items()), list(item.at("icmps").items())
-    if entries and icmps:
-        raise item.fail("icmps and toPorts cannot be combined in one rule")
-    if not entries and not icmps:
-        yield (NOTHING if peerless else EVERYTHING), Layer7()
-    for entry in entries:
-        allowed = {"ports"} if deny else {"ports", "rules", "serverNames"}
-        entry.mapping(frozenset(allowed))
-        found = NOTHING
-        for port in entry.at("ports").items():
-            port.mapping(frozenset({"port", "endPort", "protocol"}))
-            text = port.at("port").text()
-            if not text.isascii() or not text.isdigit():
-                raise port.fail(f"named ports are not evaluated: {text!r}")
-            end = port.at("endPort").integer() if port.has("endPort") else None
-            found |= read_port(port, int(text), end or None, port.at("protocol").optional_text("ANY").upper())
-        yield found, _read_layer7(entry, direction)
-    for entry in icmps:
-        entry.mapping(frozenset({"fields"}))
-        found = NOTHING
-        for field in entry.at("fields").items():
-            field.mapping(frozenset({"family", "type"}))
-            found |= _read_icmp(field)
-        yield found, Layer7()
-
-
-def _read_icmp(field: Reader) -> Traffic:
-    family = field.at("family").optional_text("IPv4")
-    known: Mapping[str, int] | None = _ICMP_NAMES.get(family)
-    if known is None:
-        raise field.fail(f"unknown family {family!r}")
-    kind = field.at("type")
-    number = known.get(kind.value) if isinstance(kind.value, str) else kind.integer()
-    if isinstance(kind.value, str) and kind.value.isdigit():
-        number = int(kind.value)
-    if number is None or not 0 <= number <= 255:
-        raise kind.fail(f"unknown ICMP type {kind.value!r}")
-    return traffic("ICMP" if family == "IPv4" else "ICMPv6", number, number)
-
-
-def _read_layer7(entry: Reader, direction: Direction) -> Layer7:
-    names = tuple(item.text().lower() for item in entry.at("serverNames").items())
-    if not entry.has("rules"):
-        return Layer7(server_names=names)
-    rules = entry.at("rules")
-    rules.mapping(frozenset({"dns", "http"}))
-    dns = tuple(_read_name(item) for item in rules.at("dns").items()) or None
-    if dns and direction is Direction.INGRESS:
-        raise rules.fail("DNS rules are for egress only")
-    http = []
-    for item in rules.at("http").items():
-        item.mapping(frozenset({"host", "method", "path"}))
-        http.append(tuple(sorted(item.text_mapping().items())))
-    return Layer7(dns=dns, server_names=names, http=tuple(http) or None)

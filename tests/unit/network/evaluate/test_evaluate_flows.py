@@ -237,6 +237,7 @@ def test_a_flow_must_pass_both_ends() -> None:
         (cnp(egress=[{"toCIDRSet": [{"cidr": "10.0.0.0/8", "except": ["11.0.0.0/8"]}]}]), "not inside"),
         (cnp(egress=[{"toServices": [{}]}]), "does not know toServices"),
         (cnp(egress=[{"toPorts": [{"ports": [{"port": "http"}]}]}]), "named ports"),
+        (cnp(egress=[{"toPorts": [{"ports": [{"port": "010"}]}]}]), "plain port numbers"),
         (cnp(egress=[{"toPorts": [{"ports": [{"port": 80}]}]}]), "expected a string"),
         (cnp(ingress=[]), "no rule in any direction"),
         (cnp({"matchExpressions": [{"key": "a", "operator": "in", "values": ["b"]}]}, egress=[{}]), "unknown operator"),
