@@ -19,6 +19,9 @@ const (
 	// dockerStopGrace is what a SIGTERM from outside (docker stop) leaves the agent's processes.
 	dockerStopGrace = 5 * time.Second
 	prSetDumpable   = 4
+	// maxProcs keeps the threads of PID 1 few on big machines: they share root's nproc with the first processes of
+	// commands, and the CPUs with the agent.
+	maxProcs = 2
 )
 
 // logf writes one line to stderr, which the daemon keeps for diagnosis. Never agent data.
@@ -53,6 +56,7 @@ func main() {
 		logf("refusing to run as pid %d: start it as PID 1 of a container or under `unshare --pid --fork`", os.Getpid())
 		os.Exit(2)
 	}
+	runtime.GOMAXPROCS(maxProcs)
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(96 << 20)
 	syscall.Umask(0o022)
