@@ -171,9 +171,7 @@ async def test_waiting_too_long_fails_by_the_steady_clock_only(make_bench: MakeB
     ],
     ids=lambda refusal: refusal.reason,
 )
-async def test_a_refusing_node_is_left_for_the_next(
-    make_bench: MakeBench, challenge: Path, refusal: WireError
-) -> None:
+async def test_a_refusing_node_is_left_for_the_next(make_bench: MakeBench, challenge: Path, refusal: WireError) -> None:
     bench = make_bench(nodes={"node-1": FakeNode("node-1"), "node-2": FakeNode("node-2")})
     bench.nodes["node-1"].refuse_next(refusal)
     await bench.start()
@@ -483,9 +481,7 @@ async def test_a_vanished_workers_lease_is_given_out_again_and_its_late_delivery
     assert bench.store.documents(attempt.attempt_id) == {("objective", "test_results.json"): b"{}"}
 
 
-async def test_a_judge_that_fails_three_times_voids_and_is_never_a_zero(
-    make_bench: MakeBench, challenge: Path
-) -> None:
+async def test_a_judge_that_fails_three_times_voids_and_is_never_a_zero(make_bench: MakeBench, challenge: Path) -> None:
     clock = ManualClock()
     bench = make_bench(clock=clock)
     attempt = await to_judging(bench, challenge)
@@ -615,5 +611,5 @@ async def test_superseding_keeps_agent_and_challenge(bench: Bench, challenge: Pa
 async def until_connected(bench: Bench, *, up: bool = True, name: str = "node-1") -> None:
     """Wait until the scheduler's stream to a node is open, or gone."""
     async with asyncio.timeout(10):
-        while bench.core.nodes.get(name).connected is not up:
+        while bench.core.nodes.get(name).connected is not up:  # noqa: ASYNC110 - the registry has no event for it
             await asyncio.sleep(0)
