@@ -51,6 +51,9 @@ def _gaps(
         listed = ", ".join(verdict.domains[:5])
         reason = f"a domain list ({listed}): it cannot filter DNS names, nor check SNI and Host"
         return [(reason, "use the cilium backend, or list networks under allowCIDR")]
+    deep = [name for name in verdict.domains if name.startswith("**.")]
+    if deep:
+        return [(f"pattern {deep[0]}: FQDNNetworkPolicy has no form for any depth", "write `*.` for one label")]
     return []
 
 

@@ -49,6 +49,9 @@ class ComposeService:
             elif not keys.check(key, child, path) and not is_credential_name(key):
                 unknown.append(key)
         reject_keys(self.walker, entry, self.path, unknown, _SERVICE_KEYS)
+        if "deploy" in entry.items and ("mem_limit" in entry.items or "cpus" in entry.items):
+            place = self.walker.place(join_path(self.path, "deploy"), entry.lines["deploy"])
+            self.walker.report.warn("W21", place, "`deploy` wins over `mem_limit` and `cpus`", "keep one of the forms")
         self.service.gpu = keys.gpu
         self.spec.extras.extend(keys.extras)
         if self.service.isolated and "networks" in entry.items:

@@ -21,7 +21,7 @@ _SUFFIXES = (
     "API_KEY|APIKEY|API_TOKEN|ACCESS_TOKEN|AUTH_TOKEN|HUB_TOKEN|TOKEN|BASE_URL|API_BASE|API_BASE_URL|API_URL|"
     "API_ENDPOINT|ENDPOINT|ENDPOINT_URL|GATEWAY|GATEWAY_URL|PROXY_URL"
 )
-_ENVIRONMENT = re.compile(rf"(?:[A-Z0-9]+_)?(?:{_PROVIDERS})_(?:{_SUFFIXES})|GATEWAY_URL|MIDDLEMAN_URL|API_KEY")
+_ENVIRONMENT = re.compile(rf"(?:[A-Z0-9]+_)*(?:{_PROVIDERS})_(?:{_SUFFIXES})|GATEWAY_URL|MIDDLEMAN_URL|API_KEY")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\s*=")
 _REFERENCE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 _SECRET = re.compile(r"\b(?:sk-ant-|sk-proj-|sk-or-v1-|xai-|gsk_|hf_)[A-Za-z0-9_-]{16,}|\bsk-[A-Za-z0-9]{32,}")
@@ -30,12 +30,15 @@ _API_HOST = re.compile(
     r"openrouter\.ai|api\.mistral\.ai|api\.groq\.com|api\.x\.ai|api\.deepseek\.com|api\.together\.xyz)",
     re.IGNORECASE,
 )
+_MAX_NAME = 100
 _PLAIN_KEYS = frozenset({"api_key", "apikey", "api_token", "gateway_url", "model_base_url"})
 _FIX = "remove it: the trusted side calls the model, the sandbox holds no credential and no gateway address"
 
 
 def is_credential_name(name: str) -> bool:
     """Whether a key or variable of this name holds a model key or a gateway's address."""
+    if len(name) > _MAX_NAME:
+        return False
     return name.lower().replace("-", "_") in _PLAIN_KEYS or _ENVIRONMENT.fullmatch(name.upper()) is not None
 
 

@@ -48,6 +48,24 @@ def check_labels(entry: Map, key: str, path: str, walker: Walker) -> None:
             )
 
 
+_LISTS = frozenset({"args", "command", "env", "tolerations", "volumeMounts", "volumes", "initContainers"})
+_MAPPINGS = frozenset({"resources", "readinessProbe", "livenessProbe", "securityContext", "nodeSelector"})
+_TEXTS = frozenset({"image", "imagePullPolicy", "workingDir"})
+
+
+def check_type(walker: Walker, key: str, node: Node, path: str) -> None:
+    """R41 for a key of a service whose value is not of the chart's type."""
+    if key in _LISTS and not isinstance(node, Seq):
+        place = walker.place(path, node.line)
+        walker.report.reject("R41", place, f"needs a list, found {kind_of(node)}", "write `- ` entries")
+    elif key in _MAPPINGS:
+        walker.mapping(node, path, "R41")
+    elif key in _TEXTS:
+        walker.text(node, path, "R41", "write a text, numbers in quotes")
+    elif key == "dnsRecord":
+        walker.boolean(node, path, "R41")
+
+
 class ValuesService:
     """Reads one service; its problems go to the report, under the name as written."""
 
@@ -76,6 +94,8 @@ class ValuesService:
             "resources": self._resources,
         }
         for key, child in entry.items.items():
+            if not is_null(child):
+                check_type(self.walker, key, child, join_path(self.path, key))
             if key in own and not is_null(child):
                 own[key](child, join_path(self.path, key))
         for key in ("labels", "annotations"):
@@ -136,20 +156,19 @@ class ValuesService:
         return [domain for domain in domains if overlaps(domain, name)]
 
     def _init(self, node: Node, path: str) -> None:
-        if not (isinstance(node, Seq | Map) and not node.items):
+        if isinstance(node, Seq) and node.items:
             place = self.walker.place(path, node.line)
             self.spec.extras.append(ExtraUse("init", place, "R24", "init containers"))
 
     def _volumes(self, node: Node, path: str) -> None:
-        for index, item in enumerate(node.items if isinstance(node, Seq) else [node]):
+        for index, item in enumerate(node.items if isinstance(node, Seq) else []):
             if not isinstance(item, Scalar) or not _VOLUME.fullmatch(item.text):
                 place = self.walker.place(f"{path}[{index}]", item.line)
                 self.spec.extras.append(ExtraUse("volume", place, "R24", f"volume {kind_of(item)}"))
 
     def _resources(self, node: Node, path: str) -> None:
-        entry = self.walker.mapping(node, path, "R41")
         for part in ("limits", "requests"):
-            amounts = entry.items.get(part) if entry else None
+            amounts = node.items.get(part) if isinstance(node, Map) else None
             for key, amount in (amounts.items if isinstance(amounts, Map) else {}).items():
                 if key.endswith(_GPU_SUFFIX) and not (isinstance(amount, Scalar) and amount.text in ("0", "")):
                     self.service.gpu = self.walker.place(join_path(join_path(path, part), key), amount.line)

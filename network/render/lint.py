@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from network.model import PodSpec
+from network.render.fqdnschema import fqdn_problems
 from network.render.names import ISOLATED, ROLE, SANDBOX
 
 Object = Mapping[str, Any]
@@ -62,6 +63,8 @@ def _of_object(item: Object) -> Iterator[str]:
             yield f"P6: empty {direction}"
         for rule in rules:
             yield from _rule(kind, direction, rule)
+    if kind == "FQDNNetworkPolicy":
+        yield from (f"P6: {problem}" for problem in fqdn_problems(item))
     clusterwide = kind == "CiliumClusterwideNetworkPolicy"
     if kind.startswith("Cilium"):
         for direction in ("ingress", "egress"):

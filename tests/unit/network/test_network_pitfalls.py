@@ -368,3 +368,26 @@ def test_every_rendering_pitfall_has_a_named_test() -> None:
     text = Path(__file__).read_text()
     named = {int(number) for number in re.findall(r"def test_P(\d\d)_", text)}
     assert named == set(range(1, 24)) - {15, 18, 20}
+
+
+def test_fqdn_policies_have_the_documented_form() -> None:
+    from network.render.fqdnschema import fqdn_problems
+
+    cluster = "{backend: gke-dpv2, enforcement: {name_filter: true}}"
+    outcome = values(
+        "allowDomains: [a.example, intranet, '*.c.d', 'a*.*x*.y.z']\nallowDomainsPorts: [{port: 22}]", cluster=cluster
+    )
+    policy = next(item for item in _objects(outcome, "gke-dpv2") if item["kind"] == "FQDNNetworkPolicy")
+    assert fqdn_problems(policy) == []
+    for change in (
+        {"egress": []},
+        {"egress": [{"matches": [], "ports": [{"protocol": "TCP", "port": 1}]}]},
+        {"egress": [{"matches": [{"name": "a.b", "pattern": "*.b"}], "ports": [{"protocol": "TCP", "port": 1}]}]},
+        {"egress": [{"matches": [{"name": "a.b"}]}]},
+        {"egress": [{"matches": [{"name": "a.b"}], "ports": [{"protocol": "TCP", "port": "1"}]}]},
+        {"egress": [{"matches": [{"pattern": "**.b"}], "ports": [{"protocol": "TCP", "port": 1}]}]},
+        {"extra": 1},
+    ):
+        broken = copy.deepcopy(policy)
+        broken["spec"].update(change)
+        assert fqdn_problems(broken), change

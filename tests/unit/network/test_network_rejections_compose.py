@@ -337,3 +337,13 @@ def test_every_rejection_has_a_named_test() -> None:
     text = "\n".join(path.read_text() for path in Path(__file__).parent.glob("test_network_*.py"))
     named = {f"R{int(number)}" for number in re.findall(r"def test_R(\d\d)_", text)}
     assert named == set(REJECTIONS)
+
+
+def test_deploy_beside_the_short_forms_is_a_warning() -> None:
+    outcome = compose("services: {a: {mem_limit: 1g, deploy: {resources: {limits: {memory: 2g}}}}}")
+    assert outcome.ok and "W21" in warned(outcome)
+
+
+def test_R44_names_with_prefixes_and_without_false_alarms() -> None:
+    assert codes(compose("services: {a: {environment: {MY_APP_OPENAI_API_KEY: x}}}")) == ["R44"]
+    assert compose("services: {a: {environment: {PORT: 1, DB_URL: x, TOKENIZER: y, MODEL: gpt}}}").ok

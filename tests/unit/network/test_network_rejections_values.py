@@ -230,6 +230,12 @@ def test_R27_patterns_by_cilium_version() -> None:
     assert "R27" in codes(values(wild, cluster="{backend: cilium, versions: {cilium: '1.17'}}"))
 
 
+def test_R27_deep_patterns_on_gke() -> None:
+    cluster = "{backend: gke-dpv2, enforcement: {name_filter: true}}"
+    assert codes(values("allowDomains: ['**.a.example']", cluster=cluster)) == ["R27"]
+    assert values("allowDomains: ['*.a.example']", cluster=cluster).ok
+
+
 def test_R27_runtime_class_that_is_not_installed() -> None:
     text = "services: {default: {runtimeClassName: kata}}"
     assert rejected(values(text, cluster="runtime_classes: [gvisor]")) == [("R27", "default")]
@@ -269,3 +275,12 @@ def test_R42_values_key(text: str, hint: str) -> None:
 )
 def test_values_of_the_wrong_type_are_R41(text: str) -> None:
     assert codes(values(text)) == ["R41"]
+
+
+@pytest.mark.parametrize(
+    "service",
+    ["image: [x]", "command: run", "env: {A: x}", "resources: []", "dnsRecord: 'yes'", "workingDir: 7",
+     "volumes: 'v:/x'", "initContainers: {}", "nodeSelector: x"],
+)  # fmt: skip
+def test_a_services_keys_have_the_charts_types(service: str) -> None:
+    assert rejected(values(f"services: {{default: {{{service}}}}}")) == [("R41", "default")]
