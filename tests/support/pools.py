@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 from daemon.pool.entry import PoolEntry
@@ -66,6 +67,13 @@ async def settle() -> None:
     """Let everything that can run, run. The event loop has no call for "idle": some dozens of turns are enough here."""
     for _ in range(40):
         await asyncio.sleep(0)
+
+
+async def eventually(condition: Callable[[], bool], seconds: float = 10) -> None:
+    """Wait for something that nobody announces; a liveness deadline, not a measurement."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
 
 
 class ScriptedFactory(EntryFactory):
