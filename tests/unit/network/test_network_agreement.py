@@ -88,7 +88,7 @@ def outcome_of(document: Any, kind: str | None, isolation: str | None, human: bo
     )
 
 
-clusters = st.sampled_from((None, read_cluster(CLUSTER, "c.yaml")))
+clusters = st.sampled_from((None, read_cluster(CLUSTER, "c.yaml"), read_cluster(GATEWAY, "c.yaml")))
 
 
 @RUNS
