@@ -12,8 +12,6 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NotRequired, TypedDict, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
 Kind = Literal["tool_invocation", "process", "filesystem", "resource", "escape_attempt"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 FIRST_SEQUENCE = 1
@@ -110,28 +108,12 @@ class Gap(TypedDict):
     gap: GapRange
 
 
-class _Head(BaseModel):
-    """What every event of every kind must have; the kinds' own fields are checked by their builders' types."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
-    kind: Kind
-    attempt_id: str = Field(min_length=1, max_length=128)
-    sequence: int = Field(ge=FIRST_SEQUENCE, le=2**63 - 1)
-    timestamp_ns: int = Field(ge=0, le=2**63 - 1)
-
-
-class _GapRange(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-    first: int = Field(ge=FIRST_SEQUENCE, le=2**63 - 1)
-    last: int | None = Field(ge=FIRST_SEQUENCE, le=2**63 - 1)
-    reason: str = Field(max_length=1_024)
-
-
-class _Gap(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-    kind: Kind
-    attempt_id: str = Field(min_length=1, max_length=128)
-    gap: _GapRange
+# Made once: `json.dumps` and `json.loads` would make or guess as much again on every call.
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+_DECODER = json.JSONDecoder()
+_MAX_INTEGER = 2**63 - 1
+_MAX_NAME = 128
+_MAX_REASON = 1_024
 
 
 def encode(kind: str, attempt_id: str, sequence: int, fields: Mapping[str, Any]) -> bytes:
@@ -141,7 +123,7 @@ def encode(kind: str, attempt_id: str, sequence: int, fields: Mapping[str, Any])
     """
     head = {"kind": kind, "attempt_id": attempt_id, "sequence": sequence}
     try:
-        line = json.dumps({**head, **fields}, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+        line = _ENCODER.encode({**head, **fields}).encode("ascii") + b"\n"
     except (TypeError, ValueError) as error:
         raise EventError(f"{kind} event: {error}") from error
     if len(line) > MAX_LINE_BYTES:
@@ -154,7 +136,7 @@ def prefixes(kind: str, attempt_id: str) -> tuple[bytes, bytes]:
 
     A spool file of a million lines is counted by them, without parsing each.
     """
-    head = json.dumps({"kind": kind, "attempt_id": attempt_id}, separators=(",", ":"))[:-1].encode("ascii")
+    head = _ENCODER.encode({"kind": kind, "attempt_id": attempt_id})[:-1].encode("ascii")
     return head + b',"sequence":', head + b',"gap":'
 
 
@@ -165,7 +147,7 @@ def gap(kind: str, attempt_id: str, first: int, last: int | None, reason: str) -
 
 def encode_gap(record: Gap) -> bytes:
     """A gap record's line, newline included."""
-    return json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n"
+    return _ENCODER.encode(record).encode("ascii") + b"\n"
 
 
 def is_gap(line: Mapping[str, Any]) -> bool:
@@ -178,17 +160,42 @@ def decode(line: bytes) -> dict[str, Any]:
     if len(line) > MAX_LINE_BYTES:
         raise EventError(f"a line of {len(line)} bytes; at most {MAX_LINE_BYTES} are allowed")
     try:
-        value = json.loads(line)
+        value = _DECODER.decode(line.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise EventError(f"not JSON: {error}") from error
     if not isinstance(value, dict):
         raise EventError(f"a JSON object is expected, not {type(value).__name__}")
-    try:
-        (_Gap if is_gap(value) else _Head).model_validate(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise EventError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    if value.get("kind") not in KINDS:
+        raise EventError(f"kind: one of {', '.join(KINDS)} is expected")
+    attempt_id = value.get("attempt_id")
+    if type(attempt_id) is not str or not 1 <= len(attempt_id) <= _MAX_NAME:
+        raise EventError(f"attempt_id: a text of 1 to {_MAX_NAME} characters is expected")
+    if is_gap(value):
+        _check_gap(value)
+    elif not _is_number(value.get("sequence"), FIRST_SEQUENCE):
+        raise EventError(f"sequence: an integer from {FIRST_SEQUENCE} is expected")
+    elif not _is_number(value.get("timestamp_ns"), 0):
+        raise EventError("timestamp_ns: an integer from 0 is expected")
     return value
+
+
+def _is_number(value: Any, least: int) -> bool:
+    return type(value) is int and least <= value <= _MAX_INTEGER
+
+
+def _check_gap(value: dict[str, Any]) -> None:
+    missing = value["gap"]
+    if value.keys() != {"kind", "attempt_id", "gap"} or not isinstance(missing, dict):
+        raise EventError("gap: only kind, attempt_id and the gap object are expected")
+    if missing.keys() != {"first", "last", "reason"}:
+        raise EventError("gap: first, last and reason are expected")
+    last = missing["last"]
+    if not _is_number(missing["first"], FIRST_SEQUENCE):
+        raise EventError(f"gap.first: an integer from {FIRST_SEQUENCE} is expected")
+    if last is not None and not (_is_number(last, FIRST_SEQUENCE) and last >= missing["first"]):
+        raise EventError("gap.last: null or an integer from gap.first is expected")
+    if type(missing["reason"]) is not str or len(missing["reason"]) > _MAX_REASON:
+        raise EventError(f"gap.reason: a text of at most {_MAX_REASON} characters is expected")
 
 
 def sequence_problems(lines: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -18,10 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from daemon.telemetry.recorder import Recorder
 from daemon.telemetry.resources import ResourceSampler, Usage, recover
+from daemon.telemetry.saying import say
 from daemon.telemetry.shipper import Shipper
 from daemon.telemetry.spool import sync_directory
 from daemon.telemetry.tool_calls import Budget, ToolCall
@@ -43,8 +42,6 @@ FINISHED_FILE = "finished.json"
 SAMPLER_THREADS = 2
 COUNTERS_UNREADABLE = "counters_unreadable"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
-
-log = structlog.get_logger(__name__)
 
 
 class Telemetry:
@@ -213,8 +210,12 @@ class Telemetry:
             async with asyncio.timeout(timeout):
                 return all(await asyncio.gather(*waits))
         except TimeoutError:
-            log.warning("telemetry_not_stored_yet", attempt_id=attempt_id, timeout_seconds=timeout)
+            say("warning", "telemetry_not_stored_yet", attempt_id=attempt_id, timeout_seconds=timeout)
             return False
+
+    async def wait_stored(self, attempt_id: str, kind: str, lines: int) -> bool:
+        """Wait until the store has a stream's first `lines` lines, gaps included. Wait with a deadline."""
+        return await self._shipper.wait_stored(attempt_id, kind, lines)
 
     async def discard(self, attempt_id: str) -> bool:
         """Remove a finished attempt's spool once stored; False while lines are still to be shipped. Idempotent."""

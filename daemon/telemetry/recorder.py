@@ -14,8 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import structlog
-
+from daemon.telemetry.saying import say
 from daemon.telemetry.spool import SYNC_SECONDS, SpoolFile
 from daemon.telemetry.stream import BUFFER_FULL, Stream
 from daemon.telemetry.types import AttemptFinishedError, AttemptUnknownError
@@ -26,8 +25,6 @@ BUFFER_BYTES = 4 << 20
 CAP_BYTES = 512 << 20
 WRITE_RETRY_SECONDS = 0.2
 CLOSE_SECONDS = 5.0
-
-log = structlog.get_logger(__name__)
 
 # Told after every sync: attempt, kind, durable bytes.
 Synced = Callable[[str, str, int], None]
@@ -183,7 +180,7 @@ class Recorder:
         # A failed write buffers a gap record of its own: again, until nothing is left.
         while any(stream.settled < stream.accepted for stream in attempt.streams.values()):
             if loop.time() > deadline:
-                log.error("spool_not_written", attempt_id=attempt_id)
+                say("error", "spool_not_written", attempt_id=attempt_id)
                 break
             await self.flush(attempt_id)
         for stream in attempt.streams.values():
@@ -194,7 +191,7 @@ class Recorder:
             try:
                 await loop.run_in_executor(self._sync_thread, stream.file.close)
             except OSError as error:
-                log.error("spool_sync_failed", attempt_id=attempt_id, error=str(error))
+                say("error", "spool_sync_failed", attempt_id=attempt_id, error=str(error))
             if stream.file.synced_size:
                 self._synced(attempt_id, stream.kind, stream.file.synced_size)
         self._attempts.pop(attempt_id, None)
@@ -230,8 +227,8 @@ class Recorder:
                     stream.written(lines)
                     self._unsynced[stream] = None
                 else:
-                    log.error("spool_write_failed", attempt_id=stream.attempt_id, error=str(error))
                     stream.failed(lines, first, f"spool_write: {error.strerror}")
+                    say("error", "spool_write_failed", attempt_id=stream.attempt_id, error=str(error))
                     self._dirty[stream] = None
                 attempt = self._attempts.get(stream.attempt_id)
                 if attempt is not None:
@@ -252,23 +249,28 @@ class Recorder:
             streams = list(self._unsynced)
             self._unsynced.clear()
             began = loop.time()
-            for stream in streams:
-                try:
-                    size = await loop.run_in_executor(self._sync_thread, stream.file.sync)
-                except OSError as error:
-                    log.error("spool_sync_failed", attempt_id=stream.attempt_id, error=str(error))
-                    continue
+            for stream, size in await loop.run_in_executor(self._sync_thread, _sync, streams):
                 self._synced(stream.attempt_id, stream.kind, size)
             await asyncio.sleep(max(0.0, SYNC_SECONDS - (loop.time() - began)))
 
 
 def _say_death(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.critical("telemetry_task_died", exc_info=error)
+        say("critical", "telemetry_task_died", exc_info=error)
 
 
 def _nothing() -> None:
     """A turn of a thread."""
+
+
+def _sync(streams: list[Stream]) -> list[tuple[Stream, int]]:
+    synced = []
+    for stream in streams:
+        try:
+            synced.append((stream, stream.file.sync()))
+        except OSError as error:
+            say("error", "spool_sync_failed", attempt_id=stream.attempt_id, error=str(error))
+    return synced
 
 
 def _write(batch: Batch) -> dict[Stream, OSError]:

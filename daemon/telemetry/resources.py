@@ -14,8 +14,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
+from daemon.telemetry.saying import say
 from daemon.telemetry.types import Clocks, Counters, Limits, Peaks, PidsSource, ResourceSource, SourceGoneError
 from formats import event
 
@@ -25,8 +24,6 @@ PIDS_SECONDS = 2.0
 NEAR_LIMIT = 0.95
 # A share measured over less says more about the scheduler's slices than about the sandbox.
 MIN_CPU_INTERVAL_NS = 1_000_000_000
-
-log = structlog.get_logger(__name__)
 
 Emit = Callable[[event.Resource], Awaitable[object]]
 
@@ -189,7 +186,7 @@ class ResourceSampler:
                 counters = await loop.run_in_executor(self._executor, self._source.read)
             except SourceGoneError as error:
                 self._gone = True
-                log.info("counters_gone", attempt_id=self._attempt_id, error=str(error))
+                say("info", "counters_gone", attempt_id=self._attempt_id, error=str(error))
                 return False
             self.usage.take(Reading(counters, self._clocks.wall_ns(), self._clocks.monotonic_ns()))
             return True
@@ -205,7 +202,7 @@ class ResourceSampler:
         try:
             self._last_pids = await asyncio.wait_for(self._pids(), PIDS_SECONDS)
         except Exception as error:  # noqa: BLE001 - a foreign callback: its failure costs one number, not the sampler
-            log.warning("pids_unreadable", attempt_id=self._attempt_id, error=repr(error))
+            say("warning", "pids_unreadable", attempt_id=self._attempt_id, error=repr(error))
             self._last_pids = None
         if self._last_pids is not None:
             self.usage.take_pids(self._last_pids)
@@ -216,7 +213,7 @@ class ResourceSampler:
             self._task.cancel()
             (result,) = await asyncio.gather(self._task, return_exceptions=True)
             if isinstance(result, Exception):
-                log.error("sampler_failed", attempt_id=self._attempt_id, exc_info=result)
+                say("error", "sampler_failed", attempt_id=self._attempt_id, exc_info=result)
         await self.sample_now()
         if self.usage.pending:
             await self._emit(self.usage.sample(self._last_pids))

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
-import structlog
 from gauntlet.telemetry.v1 import collector_service_pb2 as pb
 from gauntlet.telemetry.v1 import collector_service_pb2_grpc as pb_grpc
 
+from daemon.telemetry.saying import say
 from daemon.telemetry.spool import Place, read_lines, seek
 from wire.client import call, connect
 from wire.errors import WireFailure
@@ -29,8 +29,6 @@ BATCHES_A_TURN = 8
 CALL_SECONDS = 15.0
 FIRST_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 2.0
-
-log = structlog.get_logger(__name__)
 
 
 class SpoolBehindError(Exception):
@@ -52,7 +50,8 @@ class _Stream:
 
     @property
     def behind(self) -> bool:
-        return not self.broken and (self.place is None or self.place.offset < self.end)
+        offset = 0 if self.place is None else self.place.offset
+        return not self.broken and offset < self.end
 
 
 class Shipper:
@@ -83,18 +82,19 @@ class Shipper:
 
     def notify(self, attempt_id: str, kind: str, end: int) -> None:
         """A stream's first `end` bytes are durable and may be shipped."""
+        self._stream(attempt_id, kind).end = end
+        self._wake.set()
+
+    def _stream(self, attempt_id: str, kind: str) -> _Stream:
         key = (attempt_id, kind)
         if key not in self._streams:
             path = self._root / attempt_id / f"{kind}.jsonl"
             self._streams[key] = _Stream(attempt_id, kind, path)
-        self._streams[key].end = end
-        self._wake.set()
+        return self._streams[key]
 
     async def wait_stored(self, attempt_id: str, kind: str, lines: int) -> bool:
         """Wait until the store has a stream's first `lines` lines; False when it never can. Wait with a deadline."""
-        stream = self._streams.get((attempt_id, kind))
-        if stream is None:
-            return lines == 0
+        stream = self._stream(attempt_id, kind)
         while stream.stored_lines < lines:
             if stream.broken:
                 return False
@@ -139,11 +139,11 @@ class Shipper:
             except WireFailure as failure:
                 stream.place = None
                 if failure.reason != "SEQUENCE_GAP":
-                    log.warning("ship_failed", code=failure.code, reason=failure.reason, error=failure.message)
+                    say("warning", "ship_failed", code=failure.code, reason=failure.reason, error=failure.message)
                     return False
             except (SpoolBehindError, OSError) as error:
                 # Nothing will mend this by itself: said once, and told to whoever waits.
-                log.error("ship_broken", attempt_id=stream.attempt_id, kind=stream.kind, error=str(error))
+                say("error", "ship_broken", attempt_id=stream.attempt_id, kind=stream.kind, error=str(error))
                 stream.broken = True
                 stream.moved.set()
             return True

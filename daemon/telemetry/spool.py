@@ -20,15 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
+from daemon.telemetry.saying import say
 from formats import event
 
 SYNC_SECONDS = 0.2
 _MARK = struct.Struct("<Q")
 _READ_BYTES = 1 << 20
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -57,7 +54,7 @@ class Tally:
             else:
                 raise event.EventError("not a line of this stream")
         except ValueError as error:
-            log.error("spool_line_malformed", line=self.lines - 1, error=str(error))
+            say("error", "spool_line_malformed", line=self.lines - 1, error=str(error))
             self.next_sequence += 1
 
 

@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
+from daemon.telemetry.saying import say
 from formats import event
 from formats.canonical import DIGEST_PREFIX
 from records.blobs import BlobStore, BlobWriter
@@ -28,8 +27,6 @@ PREVIEW_CHARACTERS = 4_096
 MEMORY_BYTES = 64 * 1_024
 # What one attempt may leave in the blob store. Past it, content is digested and not kept.
 BUDGET_BYTES = 1 << 30
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -101,7 +98,7 @@ class _Content:
     def drop(self, why: str) -> None:
         """Keep the digest only."""
         if self._kept:
-            log.warning("content_not_kept", size_bytes=self.size, reason=why)
+            say("warning", "content_not_kept", size_bytes=self.size, reason=why)
         self._kept = False
         self._memory.clear()
         if self._writer is not None:

@@ -114,7 +114,6 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the collector; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m records.collector", description="Run the collector.")
     parser.add_argument("--config", type=Path, required=True, help="YAML or JSON: endpoint, database_url")
-    logs.configure("collector")
     try:
         config = read_config(parser.parse_args(arguments).config)
     except FormatError as error:
@@ -124,4 +123,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    logs.configure("collector")
     sys.exit(main())

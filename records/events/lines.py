@@ -9,6 +9,7 @@ import base64
 import binascii
 import json
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from formats import event
 from records.errors import BadRequestError
@@ -28,8 +29,7 @@ class StreamState:
     gaps: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One line as it is kept."""
 
     line: int

@@ -39,4 +39,4 @@ def test_an_address_beyond_loopback_is_not_served(tmp_path: Path, capsys: pytest
     path = tmp_path / "collector.yaml"
     path.write_text(f"endpoint: 0.0.0.0:5000\ndatabase_url: sqlite:///{tmp_path}/e.db\n")
     assert main(["--config", str(path)]) == 1
-    assert "loopback" in capsys.readouterr().err
+    assert "loopback" in "".join(capsys.readouterr())

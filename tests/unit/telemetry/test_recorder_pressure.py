@@ -136,6 +136,34 @@ async def test_a_disk_that_is_full_for_a_while_leaves_a_gap_and_goes_on(
     assert (streams["resource"].events, streams["resource"].gaps) == (5, 1)
 
 
+async def test_a_disk_that_takes_neither_the_spool_nor_the_log_ends_no_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WRITE_RETRY_SECONDS", 0.01)
+    append: Callable[..., None] = SpoolFile.append
+    failures = [OSError(errno.ENOSPC, "No space left on device")]
+
+    def filling(self: SpoolFile, lines: Sequence[bytes]) -> None:
+        if failures:
+            raise failures.pop()
+        append(self, lines)
+
+    class FullLog:
+        def error(self, event: str, **fields: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(SpoolFile, "append", filling)
+    monkeypatch.setattr("daemon.telemetry.saying.log", FullLog())
+    recorder = Recorder(tmp_path, nobody)
+    recorder.start()
+    await recorder.open("att_1")
+    await recorder.record("att_1", "resource", sample(1))
+    await asyncio.wait_for(recorder.flush("att_1"), LIVENESS_SECONDS)
+    assert await recorder.record("att_1", "resource", sample(2)) == 2
+    await asyncio.wait_for(recorder.close(), LIVENESS_SECONDS)
+    assert event.sequence_problems(on_disk(tmp_path)) == []
+
+
 async def test_a_disk_that_stays_full_cannot_hold_the_end_up_and_is_said_when_reopened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
