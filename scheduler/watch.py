@@ -58,19 +58,19 @@ class Hub:
 
 
 async def follow(first: Attempt, changes: asyncio.Queue[Attempt]) -> AsyncIterator[Attempt]:
-    """The present state, then each change that shows, ending with the one after which nothing changes.
+    """The present state, then each change that shows, to the final state with its record kept.
 
     `changes` must have been subscribed before `first` was read. What was published in between is not repeated:
     a change that differs in nothing public is left out.
     """
-    shown = first
-    yield shown
-    while not shown.over:
+    yield first
+    attempt, shown = first, _public(first)
+    while not attempt.over:
         attempt = await changes.get()
-        if _public(attempt) != _public(shown):
-            shown = attempt
-            yield shown
+        if _public(attempt) != shown:
+            shown = _public(attempt)
+            yield attempt
 
 
 def _public(attempt: Attempt) -> tuple[object, ...]:
-    return (attempt.public_state, attempt.outcome, attempt.node_id, attempt.reason, attempt.over, attempt.flags)
+    return (attempt.public_state, attempt.outcome, attempt.node_id, attempt.reason, attempt.flags)
