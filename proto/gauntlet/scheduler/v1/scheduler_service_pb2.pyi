@@ -65,11 +65,11 @@ class _AttemptStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AttemptS
     ATTEMPT_STATE_JUDGING: _AttemptState.ValueType  # 4
     """Judges are at work."""
     ATTEMPT_STATE_SCORED: _AttemptState.ValueType  # 5
-    """Finished, with scores and a record."""
+    """Finished, with a record; with scores unless it was cancelled while it ran. Shown only once the record is kept."""
     ATTEMPT_STATE_VOIDED: _AttemptState.ValueType  # 6
     """Ended by the platform's fault; counts for nothing."""
     ATTEMPT_STATE_FAILED: _AttemptState.ValueType  # 7
-    """Never started: cancelled or expired in the queue."""
+    """Never started: cancelled or expired in the queue, or refused by its node."""
 
 class AttemptState(_AttemptState, metaclass=_AttemptStateEnumTypeWrapper):
     """AttemptState is where an attempt stands."""
@@ -85,11 +85,11 @@ ATTEMPT_STATE_RUNNING: AttemptState.ValueType  # 3
 ATTEMPT_STATE_JUDGING: AttemptState.ValueType  # 4
 """Judges are at work."""
 ATTEMPT_STATE_SCORED: AttemptState.ValueType  # 5
-"""Finished, with scores and a record."""
+"""Finished, with a record; with scores unless it was cancelled while it ran. Shown only once the record is kept."""
 ATTEMPT_STATE_VOIDED: AttemptState.ValueType  # 6
 """Ended by the platform's fault; counts for nothing."""
 ATTEMPT_STATE_FAILED: AttemptState.ValueType  # 7
-"""Never started: cancelled or expired in the queue."""
+"""Never started: cancelled or expired in the queue, or refused by its node."""
 Global___AttemptState: _TypeAlias = AttemptState  # noqa: Y015
 
 class _Outcome:
