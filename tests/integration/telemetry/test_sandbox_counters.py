@@ -1,0 +1,77 @@
+"""Counters of real containers, under runc and under gVisor: what the sandbox used is what is read."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+
+from daemon.telemetry.cgroup import CgroupSource
+from daemon.telemetry.types import Counters, SourceGoneError
+from tests.support.mini_image import mini_image
+
+pytestmark = pytest.mark.docker
+
+MIB = 1 << 20
+LIVENESS_SECONDS = 60
+# Holds 32 MiB in a variable, writes 24 MiB to the bound directory, burns CPU, and stays.
+WORK = """
+dd if=/dev/zero of=/workspace/written bs=1048576 count=24 2>/dev/null; sync
+awk 'BEGIN { kept = "x"; while (length(kept) < 33554432) kept = kept kept; while (1) n++ }'
+"""
+
+
+@pytest.fixture(params=["runc", "gauntlet-runsc"])
+def container(request: pytest.FixtureRequest) -> Iterator[Any]:
+    client = docker.from_env(timeout=60)
+    # On a real disk: a write to a tmpfs is no write to storage.
+    with tempfile.TemporaryDirectory(dir=Path(__file__).parent) as directory:
+        made = client.containers.create(
+            mini_image(client.api),
+            ["/bin/sh", "-c", WORK],
+            runtime=request.param,
+            network_mode="none",
+            mem_limit=256 * MIB,
+            volumes={directory: {"bind": "/workspace", "mode": "rw"}},
+        )
+        try:
+            made.start()
+            made.reload()
+            yield made
+        finally:
+            made.remove(force=True)
+            client.close()
+
+
+def until(source: CgroupSource, holds: Callable[[Counters], bool]) -> Counters:
+    deadline = time.monotonic() + LIVENESS_SECONDS
+    while True:
+        counters = source.read()
+        if holds(counters):
+            return counters
+        assert time.monotonic() < deadline, counters
+        time.sleep(0.1)
+
+
+def test_memory_cpu_and_writes_of_a_sandbox_are_seen_until_it_is_gone(container: Any) -> None:
+    source = CgroupSource.of_pid(container.attrs["State"]["Pid"])
+    busy = until(source, lambda seen: seen.disk_write_bytes >= 24 * MIB and seen.memory_rss_bytes >= 32 * MIB)
+    assert busy.memory_rss_bytes < 256 * MIB
+    assert busy.memory_high_water_bytes is None or busy.memory_high_water_bytes >= busy.memory_rss_bytes
+    assert busy.oom_kill_count == 0
+    later = until(source, lambda seen: seen.cpu_usage_ns > busy.cpu_usage_ns + 100_000_000)
+    assert later.disk_write_bytes >= busy.disk_write_bytes
+    container.kill()
+    with contextlib.suppress(docker.errors.NotFound):
+        container.wait()
+    deadline = time.monotonic() + LIVENESS_SECONDS
+    with pytest.raises(SourceGoneError):
+        while time.monotonic() < deadline:
+            source.read()
+            time.sleep(0.1)
