@@ -34,10 +34,11 @@ _RESULTS: TypeAdapter[list[Result]] = TypeAdapter(list[Result])
 
 
 def check_results(results: Sequence[judging_pb.JudgeResult]) -> list[Result]:
-    """The results as they are kept, in the judges' order. Raises BadInput with every violation."""
+    """The results as they are kept, in the judges' order. Raises BadInput with every violation.
+
+    None at all is a result too: a challenge without tests leaves the objective judge nothing to run.
+    """
     problems: list[tuple[str, str]] = []
-    if not results:
-        problems.append(("results", "none; say judging_fault when no judge could run"))
     names = [result.judge for result in results]
     for index, result in enumerate(results):
         where = f"results[{index}]"

@@ -513,7 +513,6 @@ async def test_three_workers_that_all_vanish_void_too(make_bench: MakeBench, cha
 @pytest.mark.parametrize(
     "results",
     [
-        [],
         [judging_pb.JudgeResult(judge="objective")],
         [judging_pb.JudgeResult(judge="objective", score=101)],
         [judging_pb.JudgeResult(judge="objective", score=float("nan"))],
@@ -534,6 +533,17 @@ async def test_results_that_make_no_sense_are_refused_and_the_lease_goes_on(
     with pytest.raises(BadInput):
         await bench.core.judging.complete(leased.judging_lease_id, results, "")
     await bench.core.judging.renew(leased.judging_lease_id)
+
+
+async def test_a_challenge_without_any_test_is_scored_without_scores(bench: Bench, challenge: Path) -> None:
+    attempt = await to_judging(bench, challenge)
+    leased = await bench.core.judging.lease("w", 0)
+    assert leased is not None and leased.judging_lease_id is not None
+    await bench.core.judging.complete(leased.judging_lease_id, [], "")
+    ended = await bench.until(attempt.attempt_id, over)
+    assert (ended.state, ended.outcome) == (State.SCORED, Outcome.SUBMITTED)
+    entry = bench.ledger.get(attempt.attempt_id)
+    assert entry is not None and json.loads(entry.record)["scores"] == {}
 
 
 @pytest.mark.parametrize("lease", ["", "lea_unknown"])
