@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import tempfile
 import time
@@ -13,7 +14,8 @@ import docker
 import pytest
 
 from daemon.telemetry.cgroup import CgroupSource
-from daemon.telemetry.types import Counters, SourceGoneError
+from daemon.telemetry.pids import CgroupPids, RunscPids
+from daemon.telemetry.types import Counters, PidsSource, SourceGoneError
 from tests.support.mini_image import mini_image
 
 pytestmark = pytest.mark.docker
@@ -57,6 +59,24 @@ def until(source: CgroupSource, holds: Callable[[Counters], bool]) -> Counters:
             return counters
         assert time.monotonic() < deadline, counters
         time.sleep(0.1)
+
+
+async def test_the_guests_own_tasks_are_counted_and_not_the_sentrys_threads(container: Any) -> None:
+    until(CgroupSource.of_pid(container.attrs["State"]["Pid"]), lambda seen: seen.memory_rss_bytes >= 32 * MIB)
+    runtime = container.attrs["HostConfig"]["Runtime"]
+    if runtime == "runc":
+        count: PidsSource = CgroupPids(container.attrs["State"]["Pid"])
+    else:
+        entry = container.client.info()["Runtimes"][runtime]
+        count = RunscPids(Path(entry["path"]), Path("/var/run/docker/runtime-runc/moby"), container.id)
+    # The shell and awk; a process of dd or sync may still be ending.
+    assert await count() in (2, 3)
+    container.kill()
+    container.wait()
+    with pytest.raises(SourceGoneError):
+        for _ in range(100):
+            await count()
+            await asyncio.sleep(0.1)
 
 
 def test_memory_cpu_and_writes_of_a_sandbox_are_seen_until_it_is_gone(container: Any) -> None:

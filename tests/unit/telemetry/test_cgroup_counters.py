@@ -16,6 +16,7 @@ from daemon.telemetry.cgroup import (
     parse_pairs,
     paths_of_pid,
 )
+from daemon.telemetry.pids import CgroupPids, parse_stats
 from daemon.telemetry.types import SourceGoneError
 
 STAT_V1 = """cache 1048576
@@ -150,3 +151,36 @@ def test_this_machines_own_counters_can_be_read(tmp_path: Path) -> None:
     after = source.read()
     assert after.cpu_usage_ns > before.cpu_usage_ns > 0
     assert after.memory_rss_bytes > 1 << 20
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"data":{"pids":{}}}',
+        b'{"data":{"pids":{"current":-1}}}',
+        b'{"data":{"pids":{"current":true}}}',
+        b'{"data":{"pids":{"current":1e3}}}',
+        b'{"data":{"pids":{"current":9999999999}}}',
+        b"[" * 50_000,
+    ],
+)
+def test_what_the_sentry_answers_is_checked(answer: bytes) -> None:
+    assert parse_stats(b'{"type":"stats","data":{"pids":{"current":9}}}') == 9
+    with pytest.raises(SourceGoneError, match="no count"):
+        parse_stats(answer)
+
+
+async def test_tasks_of_both_group_versions(tmp_path: Path) -> None:
+    proc, root = tmp_path / "proc", tmp_path / "cg"
+    for membership, place in (("7:pids:/docker/a\n0::/\n", "pids/docker/a"), ("0::/docker/b\n", "docker/b")):
+        (proc / "5").mkdir(parents=True, exist_ok=True)
+        (proc / "5" / "cgroup").write_text(membership)
+        (root / place).mkdir(parents=True)
+        (root / place / "pids.current").write_text("12\n")
+        assert await CgroupPids(5, root, proc)() == 12
+    with pytest.raises(SourceGoneError):
+        CgroupPids(6, root, proc)
