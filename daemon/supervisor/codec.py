@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from base64 import b64decode, b64encode
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from daemon.supervisor.errors import ProtocolError
 from daemon.supervisor.types import (
@@ -103,13 +103,15 @@ def info_from_wire(value: dict[str, Any]) -> SupervisorInfo:
 def stat_from_wire(value: dict[str, Any]) -> FileStat:
     """A stat reply."""
     target = value.get("target")
+    if value["type"] not in get_args(FileType):
+        raise ProtocolError(f"file type {value['type']!r:.80}")
     return FileStat(
         type=cast(FileType, value["type"]),
-        mode=value["mode"],
-        size=value["size"],
-        uid=value["uid"],
-        gid=value["gid"],
-        mtime_ns=value["mtime_ns"],
+        mode=int(value["mode"]),
+        size=int(value["size"]),
+        uid=int(value["uid"]),
+        gid=int(value["gid"]),
+        mtime_ns=int(value["mtime_ns"]),
         target=None if target is None else text_from_wire(target),
     )
 
@@ -121,4 +123,4 @@ def entry_from_wire(value: dict[str, Any]) -> DirEntry:
 
 def digest_from_wire(value: dict[str, Any]) -> FileDigest:
     """The reply to a read or write."""
-    return FileDigest(value["size"], value["sha256"], value["file_size"])
+    return FileDigest(int(value["size"]), str(value["sha256"]), int(value["file_size"]))

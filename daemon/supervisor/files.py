@@ -9,8 +9,8 @@ import asyncio
 import hashlib
 import json
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import Any, TypeVar
 
 from daemon.supervisor.codec import digest_from_wire, entry_from_wire, stat_from_wire, text_to_wire
 from daemon.supervisor.errors import FileFailed, ProtocolError, SupervisorError
@@ -22,6 +22,9 @@ WINDOW = 512 * 1024
 ACK_EVERY = 128 * 1024
 # The supervisor's limit; more calls wait here for their turn.
 MAX_CALLS = 8
+
+
+T = TypeVar("T")
 
 
 def shown(path: Text) -> str:
@@ -72,9 +75,16 @@ class _Call:
             await self._wire.settle(self._arrived)
         frame = self._frames.popleft()
         if frame.type == FrameType.FILE_ERROR:
-            body = json.loads(frame.payload)
-            raise FileFailed(str(body["errno"]), shown(self._path), str(body["message"]))
+            body = self.understood(frame, dict)
+            raise FileFailed(str(body.get("errno")), shown(self._path), str(body.get("message")))
         return frame
+
+    def understood(self, frame: Frame, convert: Callable[[Any], T]) -> T:
+        """The payload's value. A worker is the agent's own user: an answer that makes no sense fails this call only."""
+        try:
+            return convert(json.loads(frame.payload))
+        except (AttributeError, KeyError, TypeError, ValueError, SupervisorError) as error:
+            raise FileFailed("EIO", shown(self._path), f"the answer makes no sense: {error!r}") from error
 
     @property
     def waiting(self) -> bool:
@@ -127,7 +137,7 @@ class FileReader:
             while True:
                 frame = await call.next()
                 if frame.type == FrameType.FILE_REPLY:
-                    self.digest = digest_from_wire(json.loads(frame.payload))
+                    self.digest = call.understood(frame, digest_from_wire)
                     break
                 if frame.type != FrameType.FILE_DATA or frame.offset != got:
                     raise ProtocolError(f"frame type {frame.type:#x} at {frame.offset} while reading a file")
@@ -176,7 +186,7 @@ class FileCalls:
             self.wire.post(call.frame(FrameType.FILE_END, {"size": sent, "sha256": digest.hexdigest()}))
             while (frame := await call.next()).type != FrameType.FILE_REPLY:
                 pass
-            return digest_from_wire(json.loads(frame.payload))
+            return call.understood(frame, digest_from_wire)
         finally:
             call.leave()
 
@@ -186,23 +196,22 @@ class FileCalls:
         entries: list[DirEntry] = []
         try:
             while (frame := await call.next()).type == FrameType.FILE_ENTRIES:
-                entries += [entry_from_wire(e) for e in json.loads(frame.payload)]
-            return entries, bool(json.loads(frame.payload)["truncated"])
+                entries += call.understood(frame, lambda rows: [entry_from_wire(row) for row in rows])
+            return entries, call.understood(frame, lambda answer: bool(answer["truncated"]))
         finally:
             call.leave()
 
-    async def simple(self, path: Text, body: dict[str, Any]) -> dict[str, Any]:
+    async def simple(self, path: Text, body: dict[str, Any], convert: Callable[[Any], T]) -> T:
         """A call with one answer."""
         call = await _Call.open(self, path, body)
         try:
-            answer: dict[str, Any] = json.loads((await call.next()).payload)
-            return answer
+            return call.understood(await call.next(), convert)
         finally:
             call.leave()
 
     async def stat(self, path: Text) -> FileStat:
         """Lstat."""
-        return stat_from_wire(await self.simple(path, {"op": "stat"}))
+        return await self.simple(path, {"op": "stat"}, stat_from_wire)
 
 
 async def _pieces(chunks: AsyncIterator[bytes] | bytes) -> AsyncIterator[bytes]:

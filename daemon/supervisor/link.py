@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from daemon.supervisor.codec import exec_info_from_wire, info_from_wire, spec_to_wire
 from daemon.supervisor.errors import (
@@ -64,20 +65,11 @@ class SupervisorLink:
         """SYNC, HELLO, READY. Raises ProtocolError on a version mismatch, SupervisorGone when the stream ends."""
         await self._wire.open(self._fresh)
         try:
-            ready = await self._wire.request(FrameType.HELLO, {"protocol": PROTOCOL_VERSION})
-            self.info = info = info_from_wire(ready)
+            hello = {"protocol": PROTOCOL_VERSION}
+            ready = await self._wire.request(FrameType.HELLO, hello, at_once=self._take_over)
         except CallFailed as error:
             raise ProtocolError(str(error)) from error
-        except (KeyError, TypeError) as error:
-            raise ProtocolError(f"READY lacks {error}") from error
-        self._wire.streams_from(info.next_stream)
-        for known in info.execs:
-            if known.result is None:
-                handle = self._register(known.exec_id, known.stream, known.max_output_bytes, known.stdin)
-                handle.adopt(known.pid, known.stdin_received)
-            else:
-                self._ended.append(known.exec_id)
-        return info
+        return info_from_wire(ready)
 
     async def ping(self) -> float:
         """Seconds for one round trip."""
@@ -176,11 +168,11 @@ class SupervisorLink:
 
     async def mkdir(self, path: Text, *, parents: bool = False, mode: int = 0o755) -> None:
         """Make a directory; with `parents` an existing one is fine."""
-        await self._files.simple(path, {"op": "mkdir", "parents": parents, "mode": mode})
+        await self._files.simple(path, {"op": "mkdir", "parents": parents, "mode": mode}, dict)
 
     async def remove(self, path: Text, *, recursive: bool = False) -> None:
         """Remove a file, link or empty directory; a whole tree with `recursive`, following nothing."""
-        await self._files.simple(path, {"op": "remove", "recursive": recursive})
+        await self._files.simple(path, {"op": "remove", "recursive": recursive}, dict)
 
     async def close(self) -> None:
         """Leave: pending calls fail with SupervisorGone, PID 1 and its execs go on."""
@@ -189,6 +181,17 @@ class SupervisorLink:
     async def gone(self) -> None:
         """Wait until the connection has ended, for whatever reason."""
         await self._gone.wait()
+
+    def _take_over(self, ready: dict[str, Any]) -> None:
+        """Adopt what runs, before the next frame is looked at: it may be the end of one of them."""
+        self.info = info_from_wire(ready)
+        self._wire.streams_from(self.info.next_stream)
+        for known in self.info.execs:
+            if known.result is None:
+                handle = self._register(known.exec_id, known.stream, known.max_output_bytes, known.stdin)
+                handle.adopt(known.pid, known.stdin_received)
+            else:
+                self._ended.append(known.exec_id)
 
     def _register(self, exec_id: str, stream: int, cap: int, stdin: bool) -> ExecHandle:
         handle = ExecHandle(self._wire, exec_id, stream, cap, stdin)

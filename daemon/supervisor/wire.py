@@ -62,7 +62,13 @@ class Wire:
     def check(self) -> None:
         """Raise what ended the connection, if it has ended."""
         if self._gone is not None:
-            raise self._gone
+            raise self._gone_again()
+
+    def _gone_again(self) -> SupervisorGone:
+        # A new exception each time: one that is raised over and over collects tracebacks for ever.
+        error = SupervisorGone(str(self._gone))
+        error.__cause__ = self._gone
+        return error
 
     def new_stream(self) -> int:
         """An id no frame of this supervisor's life has used."""
@@ -106,12 +112,17 @@ class Wire:
         await asyncio.shield(self.post(frame))
         self.check()
 
-    async def request(self, kind: FrameType, body: Json) -> Json:
-        """One control call: its REPLY's object, or CallFailed from its ERROR."""
+    async def request(self, kind: FrameType, body: Json, *, at_once: Callable[[Json], None] | None = None) -> Json:
+        """One control call: its REPLY's object, or CallFailed from its ERROR.
+
+        `at_once` sees the object before any later frame is routed; what it raises ends the connection.
+        """
         stream = self.new_stream()
         answer = self.future()
 
         def take(frame: Frame) -> None:
+            if at_once is not None and frame.type != FrameType.ERROR:
+                at_once(parse_json(frame))
             if not answer.done():
                 answer.set_result(frame)
 
@@ -120,6 +131,7 @@ class Wire:
             self.post(Frame(kind, stream=stream, payload=json.dumps(body).encode()))
             frame: Frame = await self.settle(answer)
         finally:
+            self._pending.discard(answer)  # a frame too big to send was never awaited
             self.unroute(stream)
         reply = parse_json(frame)
         if frame.type == FrameType.ERROR:
@@ -166,6 +178,8 @@ class Wire:
             self._end(self._lost("the stream has ended"))
         except SupervisorError as error:
             self._end(error)
+        except (KeyError, TypeError, ValueError) as error:
+            self._end(ProtocolError(f"a frame that makes no sense: {error!r}"))
         except OSError as error:
             self._end(self._lost(f"reading failed: {error}"))
 
@@ -176,12 +190,10 @@ class Wire:
     def _end(self, reason: SupervisorError) -> None:
         if self._gone is not None:
             return
-        # Callers see SupervisorGone whatever the cause; a protocol error is kept as its text.
-        self._gone = reason if isinstance(reason, SupervisorGone) else SupervisorGone(str(reason))
-        self._gone.__cause__ = reason if reason is not self._gone else None
+        self._gone = reason  # callers see SupervisorGone with its text, whatever it was
         for future in self._pending:
             if not future.done():
-                future.set_exception(self._gone)
+                future.set_exception(self._gone_again())
         for _, written in self._outbound:
             if not written.done():
                 written.set_result(None)
@@ -189,7 +201,7 @@ class Wire:
         self._work.set()
         self._synchronised.set()
         for callback in self.on_gone:
-            callback(self._gone)
+            callback(self._gone_again())
 
 
 def parse_json(frame: Frame) -> Json:

@@ -103,17 +103,48 @@ func TestWhoseTurn(t *testing.T) {
 		t.Error("a commit must be answered")
 	}
 	r := turn{reading: true}
-	r.fromWorker(Frame{Type: tFileData, Payload: make([]byte, window)})
+	for sent := 0; sent < window; sent += chunkSize {
+		if _, ok := r.fromWorker(Frame{Type: tFileData, Offset: uint64(sent), Payload: make([]byte, chunkSize)}); !ok {
+			t.Fatalf("data at %d was refused", sent)
+		}
+	}
 	if r.workerOwes() {
 		t.Error("the window is full: the client's turn")
 	}
+	if _, ok := r.fromWorker(Frame{Type: tFileData, Offset: window, Payload: []byte{1}}); ok {
+		t.Error("data beyond the window")
+	}
+	r = turn{reading: true, out: window}
 	r.fromClient(Frame{Type: tFileAck, Offset: 1})
 	if !r.workerOwes() {
 		t.Error("the window moved")
 	}
-	for _, typ := range []byte{tPong, tStdout, tExited, tReady, tSyncAck, tAssign} {
-		if _, ok := r.fromWorker(Frame{Type: typ}); ok {
-			t.Errorf("a worker may not say %#x", typ)
+}
+
+func TestAWorkerIsHeldToTheProtocol(t *testing.T) {
+	reading := turn{reading: true}
+	writing := turn{writing: true, ready: true, out: 10, acked: 4}
+	for name, c := range map[string]struct {
+		t turn
+		f Frame
+	}{
+		"pong":                    {reading, Frame{Type: tPong}},
+		"end of an exec":          {reading, Frame{Type: tExited}},
+		"ready":                   {reading, Frame{Type: tReady}},
+		"sync answer":             {reading, Frame{Type: tSyncAck}},
+		"data that does not join": {reading, Frame{Type: tFileData, Offset: 3, Payload: []byte{1}}},
+		"empty data":              {reading, Frame{Type: tFileData}},
+		"a big chunk":             {reading, Frame{Type: tFileData, Payload: make([]byte, chunkSize+1)}},
+		"an ack in a read":        {reading, Frame{Type: tFileAck, Offset: 1}},
+		"entries in a read":       {reading, Frame{Type: tFileEntries}},
+		"data in a write":         {writing, Frame{Type: tFileData, Payload: []byte{1}}},
+		"an ack twice":            {writing, Frame{Type: tFileAck, Offset: 4}},
+		"an ack of nothing sent":  {writing, Frame{Type: tFileAck, Offset: 11}},
+		"a long answer":           {writing, Frame{Type: tFileReply, Payload: make([]byte, maxAnswer+1)}},
+		"endless entries":         {turn{entries: maxEntries}, Frame{Type: tFileEntries}},
+	} {
+		if _, ok := c.t.fromWorker(c.f); ok {
+			t.Errorf("%s was passed on", name)
 		}
 	}
 }

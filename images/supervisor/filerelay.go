@@ -128,13 +128,20 @@ func (r *fileRelay) relay(c *fileCall, open Frame, lane *Lane) Frame {
 	return last
 }
 
-// turn says whose move it is: a worker that owes an answer has a deadline, a client thinking has none.
+// turn says whose move it is: a worker that owes an answer has a deadline, a client thinking has none. It also holds
+// the worker to the protocol, for the agent may have got hold of its pipe: nothing may flood the daemon.
 type turn struct {
 	writing, reading bool
 	ready, ended     bool
 	out, acked       uint64
 	temp             string
+	entries          int
 }
+
+const (
+	maxAnswer  = 16 * 1024
+	maxEntries = 32 << 20 // bytes of FILE_ENTRIES in one call
+)
 
 func (t *turn) workerOwes() bool {
 	switch {
@@ -153,7 +160,7 @@ func (t *turn) fromClient(f Frame) {
 	case tFileEnd:
 		t.ended = true
 	case tFileAck:
-		t.acked = f.Offset
+		t.acked = min(f.Offset, t.out)
 	}
 }
 
@@ -161,25 +168,31 @@ func (t *turn) fromClient(f Frame) {
 func (t *turn) fromWorker(f Frame) (final, ok bool) {
 	switch f.Type {
 	case tFileAck:
-		if !t.ready {
-			var a struct {
-				Temp Text `json:"temp"`
-			}
-			if json.Unmarshal(f.Payload, &a) != nil {
-				return false, false
-			}
-			t.ready, t.temp = true, string(a.Temp)
+		if !t.writing {
+			return false, false
 		}
-		t.acked = f.Offset
+		if t.ready {
+			ok = f.Offset > t.acked && f.Offset <= t.out
+			t.acked = f.Offset
+			return false, ok
+		}
+		var a struct {
+			Temp Text `json:"temp"`
+		}
+		ok = f.Offset == 0 && len(f.Payload) <= maxAnswer && json.Unmarshal(f.Payload, &a) == nil
+		t.ready, t.temp = true, string(a.Temp)
+		return false, ok
 	case tFileData:
+		ok = t.reading && len(f.Payload) > 0 && len(f.Payload) <= chunkSize && f.Offset == t.out && t.out-t.acked < window
 		t.out += uint64(len(f.Payload))
+		return false, ok
 	case tFileEntries:
+		t.entries += headerSize + len(f.Payload)
+		return false, !t.writing && !t.reading && t.entries <= maxEntries
 	case tFileReply, tFileError:
-		return true, true
-	default:
-		return false, false
+		return true, len(f.Payload) <= maxAnswer
 	}
-	return false, true
+	return false, false
 }
 
 // converse passes frames both ways until the call's last one. healthy=false: the worker must not be used again.
@@ -204,6 +217,7 @@ func (r *fileRelay) converse(c *fileCall, w *worker, t *turn, open Frame, lane *
 			}
 			final, ok := t.fromWorker(f)
 			if !ok {
+				logf("a file worker broke the protocol with frame type %#x", f.Type)
 				return gone, false
 			}
 			if final {

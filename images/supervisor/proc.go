@@ -13,6 +13,8 @@ type proc struct {
 	pid, parent, group, session int
 	start                       uint64
 	dead                        bool // zombie: nothing left to kill
+	stopped                     bool
+	comm                        string
 }
 
 // parseStat reads one line of /proc/<pid>/stat.
@@ -26,7 +28,8 @@ func parseStat(line []byte) (proc, bool) {
 	if err != nil || len(fields) < 20 {
 		return proc{}, false
 	}
-	p := proc{pid: pid, dead: fields[0][0] == 'Z' || fields[0][0] == 'X'}
+	state := fields[0][0]
+	p := proc{pid: pid, dead: state == 'Z' || state == 'X', stopped: state == 'T' || state == 't', comm: string(line[open+1 : end])}
 	for i, into := range []*int{&p.parent, &p.group, &p.session} {
 		if *into, err = strconv.Atoi(string(fields[1+i])); err != nil {
 			return proc{}, false

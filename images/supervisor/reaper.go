@@ -50,6 +50,13 @@ func (r *reaper) reap() {
 	}
 }
 
+// knows says whether somebody waits for pid.
+func (r *reaper) knows(pid int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.waiting[pid] != nil
+}
+
 // spawn runs fork and returns the pid with a channel that gets its status once.
 func (r *reaper) spawn(fork func() (int, error)) (int, <-chan syscall.WaitStatus, error) {
 	r.mu.Lock()

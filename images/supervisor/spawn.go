@@ -8,6 +8,7 @@ import (
 	"sort"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // baseEnv is the fixed environment of agents and judges alike; the assignment and each exec add to it.
@@ -119,7 +120,7 @@ func (s *server) launch(c command) (int, <-chan syscall.WaitStatus, *startError)
 	}
 	last := error(syscall.ENOENT)
 	for _, candidate := range s.candidates(c.argv[0], c.env["PATH"]) {
-		pid, status, err := s.reaper.spawn(func() (int, error) { return syscall.ForkExec(candidate, c.argv, attr) })
+		pid, status, err := s.fork(candidate, c.argv, attr)
 		if err == nil {
 			return pid, status, nil
 		}
@@ -139,6 +140,47 @@ func (s *server) launch(c command) (int, <-chan syscall.WaitStatus, *startError)
 	return 0, nil, s.explain(c, attr, last)
 }
 
+// spawnPatience is how long a fork may take before it is looked into.
+const spawnPatience = 2 * time.Second
+
+// fork starts a child and registers it with the reaper. Between setuid and execve the child already is the agent's to
+// signal while our thread (and every other fork) waits for it: one that was stopped there is ended.
+func (s *server) fork(path string, argv []string, attr *syscall.ProcAttr) (int, <-chan syscall.WaitStatus, error) {
+	done := make(chan struct{})
+	defer close(done)
+	watch := time.AfterFunc(spawnPatience, func() {
+		for {
+			s.endStoppedForks()
+			select {
+			case <-done:
+				return
+			case <-time.After(spawnPatience):
+			}
+		}
+	})
+	defer watch.Stop()
+	return s.reaper.spawn(func() (int, error) { return syscall.ForkExec(path, argv, attr) })
+}
+
+// endStoppedForks kills stopped children that still are copies of ourselves and that nobody waits for yet.
+func (s *server) endStoppedForks() {
+	procs := scanProcesses()
+	self := ""
+	for _, p := range procs {
+		if p.pid == 1 {
+			self = p.comm
+		}
+	}
+	for _, p := range procs {
+		if p.parent == 1 && p.stopped && p.comm == self && !s.reaper.knows(p.pid) {
+			logf("child %d was stopped before its execve, ending it", p.pid)
+			if err := s.killer.kill(p.pid, syscall.SIGKILL); err != nil {
+				logf("kill(%d, KILL): %v", p.pid, err)
+			}
+		}
+	}
+}
+
 // explain tells a bad directory from a bad program: a child that only changes directory shares the first fault.
 func (s *server) explain(c command, attr *syscall.ProcAttr, err error) *startError {
 	errno := errnoName(err)
@@ -148,9 +190,7 @@ func (s *server) explain(c command, attr *syscall.ProcAttr, err error) *startErr
 		probe.Env = nil
 		null := uintptr(s.devNull)
 		probe.Files = []uintptr{null, null, null}
-		_, status, dirErr := s.reaper.spawn(func() (int, error) {
-			return syscall.ForkExec(s.self, []string{s.self, "-version"}, &probe)
-		})
+		_, status, dirErr := s.fork(s.self, []string{s.self, "-version"}, &probe)
 		if dirErr != nil {
 			return &startError{nil, errnoName(dirErr), "working directory " + c.cwd + ": " + dirErr.Error()}
 		}

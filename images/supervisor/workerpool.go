@@ -116,9 +116,7 @@ func (p *workerPool) start() (*worker, error) {
 		Files: []uintptr{uintptr(theirIn), uintptr(theirOut), uintptr(p.s.devNull)},
 		Sys:   &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: agentUID, Gid: agentGID, Groups: []uint32{}}},
 	}
-	w.pid, w.status, err = p.s.reaper.spawn(func() (int, error) {
-		return syscall.ForkExec(p.s.self, []string{p.s.self, fileWorkerMode}, attr)
-	})
+	w.pid, w.status, err = p.s.fork(p.s.self, []string{p.s.self, fileWorkerMode}, attr)
 	if err != nil {
 		w.in.Close()
 		w.out.Close()

@@ -250,6 +250,17 @@ class ExecBehaviour:
         await box.link.signal(burning.exec_id, 9)
         await burning.wait()
 
+    async def test_an_agent_that_stops_every_process_cannot_hang_us(self, box: Box) -> None:
+        """A child is the agent's between setuid and execve: a stop signal then would hold up whoever forked it."""
+        hostile = "import os, signal\nwhile True:\n  try: os.kill(-1, signal.SIGSTOP)\n  except OSError: pass"
+        stoppers = [await box.start("python3", "-c", hostile)]
+        async with asyncio.timeout(LIVENESS_SECONDS):
+            for _ in range(4):
+                await box.run("true", timeout_seconds=1)
+            assert await box.link.kill_all(9) == 0
+            assert (await stoppers[0].wait()).signal == 9
+        assert await box.shell("echo usable") == "usable\n"
+
     async def test_kill_all_leaves_a_usable_sandbox(self, box: Box) -> None:
         handles = [await box.start("sh", "-c", "setsid sleep 300 & sleep 300") for _ in range(3)]
         assert await box.link.kill_all(9) == 0

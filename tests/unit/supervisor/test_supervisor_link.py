@@ -311,6 +311,60 @@ async def test_streams_start_above_an_earlier_clients(peer: ScriptedTransport) -
     await link.close()
 
 
+async def test_an_end_right_behind_ready_is_heard(peer: ScriptedTransport) -> None:
+    live = {
+        "exec_id": "old",
+        "stream": 40,
+        "pid": 9,
+        "stdout_total": 0,
+        "stderr_total": 0,
+        "stdin_received": 0,
+        "max_output_bytes": 1000,
+        "result": None,
+    }
+    link = SupervisorLink(peer)
+    joining = asyncio.create_task(link.connect())
+    sync = await peer.expect(FrameType.SYNC)
+    peer.say(Frame(FrameType.SYNC_ACK, payload=sync.payload))
+    hello = await peer.expect(FrameType.HELLO)
+    peer.say(
+        control(FrameType.READY, hello.stream, READY | {"next_stream": 41, "execs": [live]}),
+        Frame(FrameType.STDOUT, stream=40, payload=b"last"),
+        control(FrameType.EXITED, 40, RESULT | {"stdout_total": 4}),
+    )
+    await joining
+    assert not link.execs
+    with pytest.raises(StdinClosed):
+        await link.write_stdin("old", 0, b"")
+    await link.close()
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"size":"x","sha256":1,"file_size":null}', b"\xff"])
+async def test_an_answer_the_agent_forged_fails_its_own_call_only(peer: ScriptedTransport, body: bytes) -> None:
+    link = await connected(peer)
+    for kind in (FrameType.FILE_REPLY, FrameType.FILE_ERROR):
+        call = asyncio.create_task(link.stat("f"))
+        opened = await peer.expect(FrameType.FILE_OPEN)
+        peer.say(Frame(kind, stream=opened.stream, payload=body))
+        with pytest.raises(FileFailed):
+            await call
+    ping = asyncio.create_task(link.ping())
+    peer.say(Frame(FrameType.PONG, stream=(await peer.expect(FrameType.PING)).stream))
+    await ping
+    await link.close()
+
+
+@pytest.mark.parametrize("kind", [FrameType.STARTED, FrameType.EXITED, FrameType.REFUSED])
+async def test_nonsense_from_pid_1_ends_the_link(peer: ScriptedTransport, kind: FrameType) -> None:
+    link = await connected(peer)
+    call = asyncio.create_task(link.exec(ExecSpec(["x"]), exec_id="e"))
+    frame = await peer.expect(FrameType.EXEC)
+    peer.say(control(kind, frame.stream, {}))
+    with pytest.raises(SupervisorGone):
+        await call
+    await link.close()
+
+
 async def test_call_errors_are_typed(peer: ScriptedTransport) -> None:
     link = await connected(peer)
     call = asyncio.create_task(link.assign({"A": "b"}))
