@@ -76,7 +76,7 @@ class DockerRuntime(Runtime):
         self._runsc_root = runsc_root
         self._runsc: Runsc | None = None
         self._deadlines = deadlines or Deadlines()
-        self._engine = Engine(f"unix://{socket_path}")
+        self._engine = Engine(self._socket_path)
         self._late = LateSweeper(self._destroy_if_there)
 
     async def create(self, spec: SandboxSpec) -> Created:

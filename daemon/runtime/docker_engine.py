@@ -7,6 +7,7 @@ mapping of the SDK's errors to the port's. Leaves out every meaning: that is the
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -41,14 +42,14 @@ HTTP_SECONDS = 180.0
 
 
 class Engine:
-    """One Docker engine. `base_url` is `unix:///…`."""
+    """One Docker engine, reached by its unix socket."""
 
-    def __init__(self, base_url: str, *, quick_threads: int = 4, slow_threads: int = 6) -> None:
+    def __init__(self, socket_path: str, *, quick_threads: int = 4, slow_threads: int = 6) -> None:
         """Make no connection yet.
 
         Looks and kills have threads of their own, so that creates that hang cannot keep a sandbox alive.
         """
-        self.base_url = base_url
+        self._socket_path = socket_path
         self._quick = ThreadPoolExecutor(quick_threads, thread_name_prefix="docker-quick")
         self._slow = ThreadPoolExecutor(slow_threads, thread_name_prefix="docker-slow")
         self._pool_size = quick_threads + slow_threads
@@ -60,7 +61,10 @@ class Engine:
         with self._lock:
             if self._client is None:
                 self._client = docker.APIClient(
-                    base_url=self.base_url, version="auto", timeout=int(HTTP_SECONDS), max_pool_size=self._pool_size
+                    base_url=f"unix://{self._socket_path}",
+                    version="auto",
+                    timeout=int(HTTP_SECONDS),
+                    max_pool_size=self._pool_size,
                 )
             return self._client
 
@@ -101,7 +105,11 @@ class Engine:
 
     def _run(self, work: Callable[[docker.APIClient], T]) -> T:
         try:
+            reach(self._socket_path)
             return work(self.client())
+        except RuntimeUnavailable:
+            self.forget()
+            raise
         except RuntimeFault:
             raise
         except Exception as error:
@@ -125,6 +133,15 @@ class Engine:
             return  # a hung engine: its threads end with the process
         finally:
             self.forget()
+
+
+def reach(socket_path: str) -> None:
+    """Raise RuntimeUnavailable when nobody listens: the SDK leaks a descriptor for each connection that is refused."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(socket_path)
+        except OSError as error:
+            raise RuntimeUnavailable(f"the Docker engine does not answer at {socket_path}: {error}") from error
 
 
 def _give(done: Future[T], discard: Callable[[T], None]) -> None:
