@@ -128,9 +128,12 @@ def to_status(error: WireError) -> status_pb2.Status:
     return status
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class WireFailure(Exception):
-    """What a client caught, decoded. `code` is the gRPC code's name, for example NOT_FOUND."""
+    """What a client caught, decoded. `code` is the gRPC code's name, for example NOT_FOUND.
+
+    Not frozen: contextlib sets `__traceback__` on an exception that passes a generator.
+    """
 
     code: str
     reason: str

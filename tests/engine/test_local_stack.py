@@ -94,7 +94,7 @@ def test_a_dead_keeper_is_seen_by_refresh_and_mended_by_up(stack):
     keeper = int(stack.services()["judge"]["pid"])
     child = psutil.Process(stack.child("judge"))
     os.kill(keeper, signal.SIGKILL)
-    gone, alive = psutil.wait_procs([child], timeout=20)
+    _, alive = psutil.wait_procs([child], timeout=20)
     assert not alive, "a service outlived its keeper"
     stack.up("--refresh")
     mended = int(stack.services()["judge"]["pid"])
@@ -111,7 +111,7 @@ def test_a_missing_engine_is_one_clear_message(stack):
         stack.settings["docker_host"] = "unix:///var/run/docker.sock"
         stack.write()
     assert done.returncode != 0
-    assert "no Docker engine answers at unix:///run/no-such-engine.sock" in done.stdout + done.stderr
+    assert "no Docker engine answers at unix:///run/no-such-engine.sock" in done.stdout + done.stderr, done.stdout
     stack.up("--refresh")
 
 

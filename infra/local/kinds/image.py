@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import docker
 import docker.errors
 
 from images.archive import ImageRef
 from images.build import content_key, ensure_image, present
 from images.stacks import ImageError, find_stack
+from infra.local.engine import engine
 from infra.local.kinds.base import Kind, ResourceFailed, State
 
 
@@ -22,22 +22,17 @@ class StackImage(Kind):
 
     def create(self, inputs: Mapping[str, Any]) -> tuple[str, State]:
         """Build, or find built."""
-        client = docker.DockerClient(base_url=inputs["docker_host"], timeout=600)
-        try:
-            image = ensure_image(inputs["stack"], client)
-        except (ImageError, docker.errors.DockerException) as error:
-            raise ResourceFailed(f"image of stack {inputs['stack']}: {error}") from error
-        finally:
-            client.close()
+        with engine(inputs["docker_host"], timeout=600) as client:
+            try:
+                image = ensure_image(inputs["stack"], client)
+            except (ImageError, docker.errors.DockerException) as error:
+                raise ResourceFailed(f"image of stack {inputs['stack']}: {error}") from error
         return image.tag, {**inputs, "tag": image.tag, "digest": image.digest, "layers": list(image.layers)}
 
     def read(self, resource_id: str, state: Mapping[str, Any]) -> State | None:
         """There while the engine has the tag with that digest."""
-        client = docker.DockerClient(base_url=state["docker_host"], timeout=60)
-        try:
+        with engine(state["docker_host"]) as client:
             there = present(ImageRef(state["tag"], state["digest"], tuple(state["layers"])), client)
-        finally:
-            client.close()
         return dict(state) if there else None
 
     def delete(self, resource_id: str, state: Mapping[str, Any]) -> None:

@@ -11,10 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import docker
-import docker.errors
-
 from infra.local import runtime_registration as registration
+from infra.local.engine import engine
 from infra.local.kinds.base import Kind, ResourceFailed, State
 from infra.local.places import Places
 
@@ -32,7 +30,7 @@ class RuntimeRegistration(Kind):
         if not runsc.is_file():
             raise ResourceFailed(f"{runsc}: no runsc there; run `make setup`")
         entries = {places.runtime: _entry(places, runsc)}
-        with _client(inputs["docker_host"]) as client:
+        with engine(inputs["docker_host"]) as client:
             try:
                 registration.apply(client, registration.find_daemon(_socket(inputs["docker_host"])), entries)
             except registration.RegistrationError as error:
@@ -42,7 +40,7 @@ class RuntimeRegistration(Kind):
     def read(self, resource_id: str, state: Mapping[str, Any]) -> State | None:
         """There while the engine shows exactly our entry and the program has not changed."""
         places, runsc = Places(state["instance"]), Path(state["runsc"])
-        with _client(state["docker_host"]) as client:
+        with engine(state["docker_host"]) as client:
             shown = registration.registered(client.info(), {places.runtime: _entry(places, runsc)})
         if not shown or not runsc.is_file() or _digest(places, runsc) != state["digest"]:
             return None
@@ -51,7 +49,7 @@ class RuntimeRegistration(Kind):
     def delete(self, resource_id: str, state: Mapping[str, Any]) -> None:
         """Withdraw our entry. An engine that is gone has none."""
         try:
-            with _client(state["docker_host"]) as client:
+            with engine(state["docker_host"]) as client:
                 daemon = registration.find_daemon(_socket(state["docker_host"]))
                 registration.withdraw(client, daemon, [Places(state["instance"]).runtime])
         except registration.RegistrationError as error:
@@ -70,21 +68,3 @@ def _digest(places: Places, runsc: Path) -> str:
 
 def _socket(docker_host: str) -> Path:
     return Path(docker_host.removeprefix("unix://"))
-
-
-class _client:
-    """A Docker client that is closed, with one clear message when the engine is down."""
-
-    def __init__(self, docker_host: str) -> None:
-        self._host = docker_host
-
-    def __enter__(self) -> docker.DockerClient:
-        try:
-            self._client = docker.DockerClient(base_url=self._host, timeout=60)
-            self._client.ping()
-        except (docker.errors.DockerException, OSError) as error:
-            raise ResourceFailed(f"no Docker engine answers at {self._host}: start it, or run `make setup`") from error
-        return self._client
-
-    def __exit__(self, *_: object) -> None:
-        self._client.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import stat
 
 import grpc
@@ -130,3 +131,12 @@ def test_a_token_holds_for_its_attempt_and_epoch_only():
             token.verify(key, bad)
     with pytest.raises(errors.WireError):
         token.verify(b"o" * 32, good)
+
+
+def test_a_failure_passes_through_a_context_manager():
+    @contextlib.contextmanager
+    def manager():
+        yield
+
+    with pytest.raises(errors.WireFailure), manager():
+        raise errors.WireFailure("NOT_FOUND", "X", "gone")
