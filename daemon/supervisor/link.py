@@ -123,7 +123,8 @@ class SupervisorLink:
     async def signal(self, exec_id: str, signo: int, *, pids: tuple[int, ...] = ()) -> int:
         """Signal the exec's group, session and lineage (`pids`: more roots known from outside).
 
-        SIGKILL is repeated until two scans in a row find nothing. Returns how many processes were signalled;
+        SIGKILL is repeated until two scans in a row find nothing. Returns how many processes were signalled
+        (with SIGKILL: how many the first blow did not end at once);
         raises CallFailed NOT_FOUND or UNCONFIRMED.
         """
         body = {"exec_id": exec_id, "signo": signo, "pids": list(pids)}
