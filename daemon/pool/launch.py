@@ -46,7 +46,13 @@ async def launch(
     After an error the container is destroyed before this returns; when that needs repeating, or the caller was
     cancelled, the undertaker goes on in the background.
     """
-    created = await runtime.create(spec)
+    # Not cancelled with us: whoever follows must be able to wait until what the engine made is gone again.
+    creating = asyncio.ensure_future(runtime.create(spec))
+    try:
+        created = await asyncio.shield(creating)
+    except asyncio.CancelledError:
+        undertaker.bury(burial_of(spec), lambda: _drop(runtime, creating))
+        raise
     transport = WatchedTransport(created.transport)
     link = SupervisorLink(transport)
     try:
@@ -60,10 +66,23 @@ async def launch(
         except SupervisorError as error:
             raise NotReady(f"{error}{_last_words(transport)}") from error
     except BaseException:
-        burial = undertaker.bury(f"container {created.container_id}", lambda: _undo(runtime, created, link))
+        burial = undertaker.bury(burial_of(spec), lambda: _undo(runtime, created, link))
         await asyncio.wait({burial}, timeout=ready_seconds)
         raise
     return Launched(created.container_id, link, transport)
+
+
+def burial_of(spec: SandboxSpec) -> str:
+    """The name under which the undertaker ends the container of a launch that failed."""
+    return f"container {spec.name}"
+
+
+async def _drop(runtime: Runtime, creating: asyncio.Future[Created]) -> None:
+    await asyncio.wait({creating})
+    if not creating.cancelled() and creating.exception() is None:
+        created = creating.result()
+        await created.transport.close()
+        await runtime.destroy(created.container_id)
 
 
 async def _undo(runtime: Runtime, created: Created, link: SupervisorLink) -> None:

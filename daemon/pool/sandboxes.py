@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from daemon.pool.clock import Clock
 from daemon.pool.entry import PoolEntry
 from daemon.pool.factory import EntryFactory, EntryFailed
-from daemon.pool.launch import READY_SECONDS, Confirm, Launched, NotReady, launch
+from daemon.pool.launch import READY_SECONDS, Confirm, Launched, NotReady, burial_of, launch
 from daemon.pool.template import Template
 from daemon.pool.undertaker import Undertaker
 from daemon.runtime.errors import RuntimeFault
@@ -121,7 +121,7 @@ class SandboxFactory(EntryFactory):
                 ready_seconds=self._settings.ready_seconds,
             )
         except BaseException as error:
-            burial = self._undertaker.bury(f"slot {slot.entry_id}", lambda: self._workspace.destroy(slot))
+            burial = self._undertaker.bury(f"slot {slot.entry_id}", lambda: self._drop_after(burial_of(spec), slot))
             if isinstance(error, asyncio.CancelledError):
                 raise
             await asyncio.wait({burial}, timeout=self._settings.ready_seconds)
@@ -130,6 +130,10 @@ class SandboxFactory(EntryFactory):
             if isinstance(error, RuntimeFault):
                 raise EntryFailed("container", str(error)) from error
             raise
+
+    async def _drop_after(self, container: str, slot: Slot) -> None:
+        await self._undertaker.gone(container)  # a slot outlives whatever may still write in it
+        await self._workspace.destroy(slot)
 
     async def destroy(self, entry: PoolEntry) -> None:
         """See the port."""

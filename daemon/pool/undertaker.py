@@ -41,6 +41,12 @@ class Undertaker:
             task.add_done_callback(lambda _: self._tasks.pop(name, None))
         return task
 
+    async def gone(self, name: str) -> None:
+        """Wait until nothing of that name is left to end."""
+        task = self._tasks.get(name)
+        if task is not None:
+            await asyncio.wait({task})
+
     async def _until_done(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         wait = FIRST_SECONDS
         while True:

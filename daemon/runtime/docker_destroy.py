@@ -85,7 +85,7 @@ def confirm_gone(processes: Iterable[HostProcess], deadline: float) -> None:
     while left:
         now = time.monotonic()
         if now >= deadline:
-            raise RuntimeTimeout(f"the end of host processes {[one.pid for one in left]}", 0)
+            raise RuntimeTimeout(f"the end of host processes {[one.pid for one in left]}")
         if now >= kill_at:
             for one in left:
                 one.kill()
@@ -102,7 +102,7 @@ def _await_stopped(client: docker.APIClient, container_id: str, deadline: float)
         if not state["Running"] and not state.get("Paused"):
             return
         if time.monotonic() >= deadline:
-            raise RuntimeTimeout(f"the end of container {container_id[:12]}", 0)
+            raise RuntimeTimeout(f"the end of container {container_id[:12]}")
         time.sleep(POLL_SECONDS)
 
 

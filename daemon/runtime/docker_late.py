@@ -26,11 +26,6 @@ class LateSweeper:
         self._destroy = destroy
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    @property
-    def names(self) -> frozenset[str]:
-        """What is being looked for."""
-        return frozenset(self._tasks)
-
     def add(self, name: str) -> None:
         """Look for `name` from now on. On the event loop only."""
         if name not in self._tasks:

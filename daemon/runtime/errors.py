@@ -17,9 +17,11 @@ class RuntimeUnavailable(RuntimeFault):
 class RuntimeTimeout(RuntimeFault):
     """The engine took longer than the call's deadline. A create that answers later is destroyed on arrival."""
 
-    def __init__(self, call: str, seconds: float) -> None:
-        """Say which call, and what it was given."""
-        super().__init__(f"{call} did not answer within {seconds:g} s")
+    def __init__(self, call: str, seconds: float | None = None) -> None:
+        """Say which call, and what it was given; without `seconds`, what could not be confirmed in time."""
+        super().__init__(
+            f"{call} was not confirmed in time" if seconds is None else f"{call}: no answer in {seconds:g} s"
+        )
         self.call = call
         self.seconds = seconds
 

@@ -161,10 +161,10 @@ async def test_cancelled_while_the_container_is_made(it: Setup) -> None:
     creating.cancel()
     with pytest.raises(asyncio.CancelledError):
         await creating
+    assert len(it.workspace.slots) == 1, "the slot waits for its container"
     go.set()
-    await settle()
-    assert it.runtime.created_total == 1
     await it.nothing_left()
+    assert it.runtime.created_total == 1
 
 
 async def test_deadline_over_everything() -> None:
