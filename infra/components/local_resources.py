@@ -88,4 +88,4 @@ class Service(_Local):
             "gid": installation.gid,
             "purge": purge,
         }
-        super().__init__("Service", name, inputs, ("pid", "started"), opts)
+        super().__init__("Service", name, inputs, ("pid", "started", "alive"), opts)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pulumi.provider.experimental import provider as p
 from pulumi.provider.experimental import server
 
-from infra.local.kinds.base import Kind, ResourceFailed
+from infra.local.kinds.base import ALIVE, Kind, ResourceFailed
 from infra.local.kinds.files import SeccompProfile
 from infra.local.kinds.image import StackImage
 from infra.local.kinds.installation import Installation
@@ -86,6 +86,8 @@ class LocalProvider(p.Provider):
         kind = _kind(request.urn)
         old, new = plain_map(request.old_state), plain_map(request.new_inputs)
         changed = [name for name in kind.inputs if new.get(name) is UNKNOWN or new.get(name) != old.get(name)]
+        if old.get(ALIVE) is False:
+            changed.append(ALIVE)
         replaces = [name for name in changed if name in kind.replaced_by]
         return p.DiffResponse(
             changes=bool(changed), replaces=replaces or None, diffs=changed or None, delete_before_replace=True
@@ -94,7 +96,9 @@ class LocalProvider(p.Provider):
     async def read(self, request: p.ReadRequest) -> p.ReadResponse:
         """What is there; an empty id says that it is gone."""
         kind = _kind(request.urn)
-        state = await _in_thread(kind.read, request.resource_id, plain_map(request.properties))
+        known = plain_map(request.properties)
+        whole = all(name in known for name in (*kind.inputs, *kind.outputs))
+        state = await _in_thread(kind.read, request.resource_id, known) if whole else None
         if state is None:
             return p.ReadResponse(resource_id="", properties={}, inputs={})
         inputs = {name: state[name] for name in kind.inputs}

@@ -102,6 +102,15 @@ def test_a_dead_keeper_is_seen_by_refresh_and_mended_by_up(stack):
     assert psutil.pid_exists(mended)
 
 
+def test_destroy_cleans_up_after_a_daemon_that_was_found_dead(stack):
+    before = stack.services()["node-0"]
+    os.kill(int(before["pid"]), signal.SIGKILL)
+    stack.pulumi("refresh", "--yes", "--stack", stack.name)
+    assert stack.services()["node-0"]["alive"] is False
+    stack.up()
+    assert stack.services()["node-0"]["alive"] is True
+
+
 def test_a_missing_engine_is_one_clear_message(stack):
     stack.settings["docker_host"] = "unix:///run/no-such-engine.sock"
     stack.write()

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 State = dict[str, Any]
+# An output that `read` sets to False for what is there but dead: the next `up` makes it anew, a `destroy` cleans up.
+ALIVE = "alive"
 
 
 class ResourceFailed(Exception):
@@ -14,9 +16,14 @@ class ResourceFailed(Exception):
 
 
 class Kind(ABC):
-    """One kind of resource. `inputs` names its input properties; `replaced_by` those whose change makes a new one."""
+    """One kind of resource.
+
+    `inputs` and `outputs` name its properties; `replaced_by` the inputs whose change makes a new one. A state that
+    lacks one of them was written by another version of this provider: it counts as gone, and is made again.
+    """
 
     inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
     replaced_by: tuple[str, ...] = ()
 
     @abstractmethod

@@ -14,6 +14,7 @@ from infra.local.places import Places
 class SeccompProfile(Kind):
     """`gauntlet:local:SeccompProfile`."""
 
+    outputs = ("path", "digest")
     inputs = ("instance", "text")
     replaced_by = ("instance",)
 

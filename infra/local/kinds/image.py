@@ -17,6 +17,7 @@ from infra.local.kinds.base import Kind, ResourceFailed, State
 class StackImage(Kind):
     """`gauntlet:local:StackImage`. `content` is the digest of what the image is made from."""
 
+    outputs = ("tag", "digest", "layers")
     inputs = ("stack", "content", "docker_host")
     replaced_by = ("stack",)
 

@@ -51,6 +51,7 @@ def code_digest(repository: Path = REPOSITORY) -> str:
 class Installation(Kind):
     """`gauntlet:local:Installation`."""
 
+    outputs = ("code", "python", "gid")
     inputs = ("instance", "code_digest")
     replaced_by = ("instance",)
 

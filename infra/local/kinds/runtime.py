@@ -20,6 +20,7 @@ from infra.local.places import Places
 class RuntimeRegistration(Kind):
     """`gauntlet:local:Runtime`."""
 
+    outputs = ("name", "digest")
     inputs = ("instance", "runsc", "docker_host")
     replaced_by = ("instance",)
 

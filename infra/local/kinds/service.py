@@ -18,7 +18,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from infra.local import processes
-from infra.local.kinds.base import Kind, ResourceFailed, State
+from infra.local.kinds.base import ALIVE, Kind, ResourceFailed, State
 from infra.local.places import Places
 
 HEALTHY_SECONDS = 60.0
@@ -33,6 +33,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class Service(Kind):
     """`gauntlet:local:Service`."""
 
+    outputs = ("pid", "started")
     inputs = ("instance", "name", "module", "config", "user", "endpoints", "code", "python", "gid", "purge")
     replaced_by = ("instance", "name")
 
@@ -52,7 +53,7 @@ class Service(Kind):
                 env={"PATH": PATH, "LANG": "C.UTF-8"},
             )
         started = processes.start_time(keeper.pid) or ""
-        outputs = {**inputs, "pid": keeper.pid, "started": started}
+        outputs = {**inputs, "pid": keeper.pid, "started": started, ALIVE: True}
         problem = _await_health(inputs, directory, keeper)
         if problem:
             processes.end(keeper.pid, started, STOP_SECONDS)
@@ -60,13 +61,13 @@ class Service(Kind):
         return f"{inputs['instance']}/{inputs['name']}", outputs
 
     def read(self, resource_id: str, state: Mapping[str, Any]) -> State | None:
-        """There while its keeper lives, is not in a crash loop, and the service answers."""
-        if not processes.alive(int(state["pid"]), state["started"]):
-            return None
-        if _status(_directory(state)).get("state") != "running":
-            return None
-        healthy = all(_serving(endpoint) for endpoint in state["endpoints"])
-        return dict(state) if healthy else None
+        """Always there, so that a `destroy` cleans up after it; `alive` says whether it still does its work."""
+        alive = (
+            processes.alive(int(state["pid"]), state["started"])
+            and _status(_directory(state)).get("state") == "running"
+            and all(_serving(endpoint) for endpoint in state["endpoints"])
+        )
+        return {**state, ALIVE: alive}
 
     def update(self, resource_id: str, state: Mapping[str, Any], inputs: Mapping[str, Any]) -> State:
         """End the old, start the new."""
