@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 
 import pytest
@@ -16,7 +17,7 @@ from judges.reports import MAX_REPORT_BYTES, Case, ReportUnreadable, parse_junit
 
 JUNIT = b"""<?xml version="1.0" encoding="utf-8"?><testsuites><testsuite name="pytest">
 <testcase classname="tests.test_a" name="test_one" time="0.5"/>
-<testcase classname="tests.test_a.TestB" name="test_two[x-1]" time="bad"><failure message="no">trace</failure></testcase>
+<testcase classname="tests.test_a.TestB" name="test_two[x-1]" time="bad"><failure message="no">t</failure></testcase>
 <testcase classname="tests.test_a" name="test_skip"><skipped message="why"/></testcase>
 <testcase classname="tests.test_a" name="test_err"><error message="boom"/></testcase>
 </testsuite></testsuites>"""
@@ -66,10 +67,8 @@ def test_what_is_no_plain_report_is_refused(data):
 @given(st.binary(max_size=300))
 def test_no_bytes_crash_the_readers(data):
     parse_progress(data)
-    try:
+    with contextlib.suppress(ReportUnreadable):
         parse_junit(data)
-    except ReportUnreadable:
-        pass
 
 
 def test_progress_keeps_what_was_finished_and_drops_a_cut_line():
