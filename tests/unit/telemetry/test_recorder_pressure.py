@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import os
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -227,19 +228,29 @@ async def test_one_kind_at_its_cap_leaves_the_others_open(tmp_path: Path) -> Non
     assert event.sequence_problems(on_disk(tmp_path, "process")) == []
 
 
-async def test_only_synced_bytes_are_told_to_the_shipper(tmp_path: Path) -> None:
-    told: dict[str, int] = {}
+async def test_only_synced_bytes_are_told_to_the_shipper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    durable: dict[int, int] = {}
+    told: list[int] = []
+    fdatasync = os.fdatasync
+
+    def syncing(handle: int) -> None:
+        size = os.fstat(handle).st_size
+        fdatasync(handle)
+        durable[os.fstat(handle).st_ino] = size
 
     def synced(attempt_id: str, kind: str, size: int) -> None:
-        told[kind] = size
-        assert (tmp_path / attempt_id / f"{kind}.jsonl").stat().st_size >= size
+        told.append(size)
+        assert size <= durable[(tmp_path / attempt_id / f"{kind}.jsonl").stat().st_ino]
 
+    monkeypatch.setattr(os, "fdatasync", syncing)
     recorder = Recorder(tmp_path, synced)
     recorder.start()
     await recorder.open("att_1")
-    await recorder.record("att_1", "resource", sample(1))
+    for number in range(500):
+        await recorder.record("att_1", "resource", sample(number))
+        await asyncio.sleep(0)
     await recorder.close_attempt("att_1")
-    assert told == {"resource": (tmp_path / "att_1" / "resource.jsonl").stat().st_size}
+    assert told[-1] == (tmp_path / "att_1" / "resource.jsonl").stat().st_size
     await recorder.close()
 
 
