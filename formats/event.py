@@ -58,14 +58,22 @@ class Process(TypedDict):
 
 
 class Filesystem(TypedDict):
-    """A file changed. `source` is `reconcile` for what the final comparison found."""
+    """A path below /workspace changed.
+
+    Size and hash are those found when the path had been quiet for a moment; null when it was gone or too large by
+    then, and on the CREATE of a file whose MODIFY follows. `file_type` is absent for regular files. `path_bytes`
+    (base64) stands beside a path that is no UTF-8. `source` is `rescan` for what only a listing found while the
+    attempt ran, `reconcile` for what the final comparison found.
+    """
 
     timestamp_ns: int
     event_type: Literal["CREATE", "MODIFY", "DELETE", "MOVED_FROM", "MOVED_TO"]
     file_path: str
     file_size_bytes: int | None
     content_hash_sha256: str | None
-    source: NotRequired[Literal["reconcile"]]
+    source: NotRequired[Literal["reconcile", "rescan"]]
+    path_bytes: NotRequired[str]
+    file_type: NotRequired[Literal["dir", "symlink", "fifo", "socket", "char", "block"]]
 
 
 class Resource(TypedDict):
