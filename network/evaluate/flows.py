@@ -9,7 +9,8 @@ and are no flows here. Layer 7 conditions do not narrow these verdicts: `matrix`
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from network.evaluate.cilium import read_cilium
@@ -63,15 +64,26 @@ class Governed:
 
     direction: Direction
     rules: tuple[Rule, ...]
+    _judged: dict[Identity, Traffic] = field(default_factory=dict, repr=False, compare=False)
 
-    @property
+    @cached_property
     def isolated(self) -> bool:
         """Whether anything not allowed is refused."""
         return any(rule.isolates for rule in self.rules)
 
+    @cached_property
+    def _active(self) -> tuple[Rule, ...]:
+        return tuple(rule for rule in self.rules if not rule.inert)
+
     def permitted(self, peer: Identity) -> Traffic:
         """All traffic with a peer that this direction lets through."""
-        matching = [rule for rule in self.rules if not rule.inert and rule.names_peer(peer)]
+        found = self._judged.get(peer)
+        if found is None:
+            found = self._judged[peer] = self._judge(peer)
+        return found
+
+    def _judge(self, peer: Identity) -> Traffic:
+        matching = [rule for rule in self._active if rule.names_peer(peer)]
         denied = union(rule.traffic for rule in matching if rule.deny)
         if not self.isolated or (self.direction is Direction.INGRESS and peer.is_host):
             return EVERYTHING - denied

@@ -38,17 +38,22 @@ def evaluate(document: Mapping[str, Any]) -> dict[str, Any]:
     EvaluateError for an object that cannot be judged.
     """
     read = read_document(document)
-    views = {name: _View(read, service) for name, service in read.services.items()}
+    shared: dict[Any, Governed] = {}
+    views = {name: _View(read, service, shared) for name, service in read.services.items()}
     return {"services": {name: _verdict(name, views) for name in views}}
 
 
 class _View:
     """One service's rules in both directions and what follows from them."""
 
-    def __init__(self, document: Document, service: Service) -> None:
+    def __init__(self, document: Document, service: Service, shared: dict[Any, Governed]) -> None:
         self.service = service
-        self.egress = govern(document.rules, service.identity, Direction.EGRESS)
-        self.ingress = govern(document.rules, service.identity, Direction.INGRESS)
+        self.egress, self.ingress = (
+            # Services that the same rules select share their verdicts.
+            shared.setdefault((direction, tuple(map(id, found.rules))), found)
+            for direction in (Direction.EGRESS, Direction.INGRESS)
+            for found in (govern(document.rules, service.identity, direction),)
+        )
         self._resolvers = [
             *(pod(RESOLVER_NAMESPACE, {"k8s-app": app}, cluster=document.cluster) for app in RESOLVER_APPS),
             address(RESOLVER_ADDRESS),
@@ -189,7 +194,7 @@ def _dns(view: _View) -> str:
         return "siblings" if view.service.hosts else "none"
     if any(asked.everything for asked in view.queries):
         gateway = any(rule.kind == "FQDNNetworkPolicy" for rule in view.egress.rules)
-        return "listed" if gateway and not view.world else "all"
+        return "listed" if gateway and not view.by_entity else "all"
     siblings_only = all(asked.text.endswith(CLUSTER_DOMAIN) for asked in view.queries)
     return "siblings" if siblings_only else "listed"
 

@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.support.gobuild import CILIUM_VERDICT, ETCD, KUBE_APISERVER, built, module_directory
 
+STARTS = 3
 START_SECONDS = 90
 END_SECONDS = 15
 POLL_SECONDS = 0.1
@@ -82,7 +83,14 @@ class ApiServer:
         self._tls.check_hostname = False
         self._tls.verify_mode = ssl.CERT_NONE  # its own certificate, on loopback, made a moment ago
         try:
-            self._start(etcd, apiserver)
+            for attempt in range(STARTS):
+                try:
+                    self._start(etcd, apiserver)
+                    return
+                except RuntimeError:  # a port that was free a moment ago may be taken by another test process
+                    if attempt + 1 == STARTS:
+                        raise
+                    self._stop()
         except BaseException:
             self.close()
             raise
@@ -174,7 +182,12 @@ class ApiServer:
 
     def close(self) -> None:
         """End both processes, the server first, and remove their directory."""
-        for process in reversed(self._processes):
+        self._stop()
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    def _stop(self) -> None:
+        while self._processes:
+            process = self._processes.pop()
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
             try:
@@ -182,7 +195,7 @@ class ApiServer:
             except subprocess.TimeoutExpired:
                 os.kill(process.pid, signal.SIGKILL)
                 process.wait(END_SECONDS)
-        shutil.rmtree(self._root, ignore_errors=True)
+        shutil.rmtree(self._root / "etcd", ignore_errors=True)
 
     def __enter__(self) -> ApiServer:
         return self

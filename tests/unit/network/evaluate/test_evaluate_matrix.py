@@ -171,6 +171,28 @@ def test_names_inside_the_pod_are_siblings_where_no_resolver_is_reached() -> Non
     assert (found["a"]["dns"], found["b"]["dns"]) == ("siblings", "none")
 
 
+def test_named_domains_beside_blocks_of_both_families_stay_a_list() -> None:
+    """Seen in a random run: all of both families listed as CIDRs was taken for the open internet."""
+    blocks = [{"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}}, {"ipBlock": {"cidr": "::/0"}}]
+    resolver: Json = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+        "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+    }
+    domains = {
+        "apiVersion": "networking.gke.io/v1alpha1",
+        "kind": "FQDNNetworkPolicy",
+        "metadata": {"name": "domains", "namespace": "sb"},
+        "spec": {
+            "podSelector": SIBLINGS,
+            "egress": [{"matches": [{"name": "a.example"}], "ports": [{"protocol": "TCP", "port": 443}]}],
+        },
+    }
+    rules = [{"to": [resolver], "ports": [{"protocol": "UDP", "port": 53}]}, {"to": blocks}]
+    found = matrix(netpol("base", policyTypes=["Ingress", "Egress"], egress=rules), domains)["a"]
+    assert (found["internet"], found["dns"], found["domains"]) == ("listed", "listed", ["a.example"])
+    assert found["cidrs"] == ["0.0.0.0/0", "::/0"]
+
+
 def test_the_node_s_resolver_is_dns_and_no_cidr_grant() -> None:
     ports = [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]
     rule = {"to": [{"ipBlock": {"cidr": "169.254.20.10/32"}}], "ports": ports}
