@@ -125,7 +125,8 @@ class Verdict:
 def classify(evidence: Evidence | None, *, memory_limit_bytes: int) -> Verdict:
     """Decide how an attempt ended. Total: every evidence has exactly one verdict.
 
-    `memory_limit_bytes` is the attempt's real limit, named in the feedback of an OOM_KILLED attempt.
+    `memory_limit_bytes` is the attempt's real limit, named in the feedback of an OOM_KILLED attempt; 0 when nobody
+    knows it.
     """
     outcome, fault, reason = _decide(evidence)
     if evidence is None:
@@ -260,7 +261,8 @@ def _void(reason: str) -> tuple[Outcome, Fault, str]:
 def _feedback(outcome: Outcome, memory_limit_bytes: int) -> str | None:
     match outcome:
         case Outcome.OOM_KILLED:
-            return f"Your submission exceeded the {show_size(memory_limit_bytes)} memory limit."
+            limit = f"the {show_size(memory_limit_bytes)}" if memory_limit_bytes else "its"
+            return f"Your submission exceeded {limit} memory limit."
         case Outcome.TIMED_OUT:
             return TIME_FEEDBACK
         case _:

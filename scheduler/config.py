@@ -12,15 +12,13 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from formats.problems import FormatError, Problem, validate
-from formats.sizes import parse_size
 from scheduler.limits import Limits
 from wire.server import socket_path
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
-Size = Annotated[int, BeforeValidator(parse_size)]
 
 
 class SchedulerConfig(BaseModel):
@@ -48,7 +46,6 @@ class SchedulerConfig(BaseModel):
     ending_seconds: Seconds = 600.0
     judging_lease_seconds: Seconds = 60.0
     judging_retry_seconds: Seconds = 2.0
-    default_memory: Size = 4 * 1024**3
 
     @field_validator("operator_endpoint", "agent_endpoint")
     @classmethod

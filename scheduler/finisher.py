@@ -14,7 +14,6 @@ from gauntlet.daemon.v1 import daemon_service_pb2 as daemon_pb
 
 from formats.record import State
 from scheduler.attempts import Attempts
-from scheduler.challenges import Challenges
 from scheduler.classification import Cause, Evidence, Verdict, classify
 from scheduler.evidence import evidence_of
 from scheduler.model import ACTIVE, Attempt
@@ -24,17 +23,14 @@ log = structlog.get_logger(__name__)
 
 
 class Finisher:
-    """Ends attempts. `default_memory_bytes` is the limit of a challenge that names none."""
+    """Ends attempts."""
 
-    def __init__(self, attempts: Attempts, challenges: Challenges, default_memory_bytes: int) -> None:
+    def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
-        self._challenges = challenges
-        self._default_memory_bytes = default_memory_bytes
 
     async def finish(self, attempt: Attempt, report: daemon_pb.SandboxAttempt) -> bool:
         """Take a FROZEN or LOST report of the attempt's present lease; whether this call ended it."""
-        limit = await self._memory_limit(attempt)
-        verdict = classify(evidence_of(report), memory_limit_bytes=limit)
+        verdict = classify(evidence_of(report), memory_limit_bytes=report.limits.memory_bytes)
         ended_ns = report.end_time.ToNanoseconds() or self._attempts.clock.wall_ns()
         changes = {
             **_verdict_changes(verdict, ended_ns),
@@ -48,9 +44,8 @@ class Finisher:
 
         `fault` says what was observed.
         """
-        limit = await self._memory_limit(attempt)
         evidence = Evidence(cause=Cause.PLATFORM, container_exit_code=None, platform_fault=fault)
-        verdict = classify(evidence, memory_limit_bytes=limit)
+        verdict = classify(evidence, memory_limit_bytes=0)
         return await self._end(attempt, verdict, _verdict_changes(verdict, self._attempts.clock.wall_ns()))
 
     async def _end(self, attempt: Attempt, verdict: Verdict, changes: Changes) -> bool:
@@ -67,10 +62,6 @@ class Finisher:
                 reason=verdict.reason,
             )
         return change.applied
-
-    async def _memory_limit(self, attempt: Attempt) -> int:
-        spec = await self._challenges.spec(attempt.challenge_digest)
-        return spec.resources.memory or self._default_memory_bytes
 
 
 def _verdict_changes(verdict: Verdict, ended_ns: int) -> dict[str, object]:

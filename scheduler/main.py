@@ -103,7 +103,7 @@ class Core:
         self.queue = Queue(self.attempts, self.challenges, config.limits)
         self.cancelling = Cancelling(self.attempts)
         self.gateway = Gateway(self.attempts, self.nodes, token_key)
-        finisher = Finisher(self.attempts, self.challenges, config.default_memory)
+        finisher = Finisher(self.attempts)
         reports = Reports(self.attempts, self.nodes, finisher)
         self.observer = Observer(
             self.attempts,

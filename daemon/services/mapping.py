@@ -54,6 +54,9 @@ def attempt(facts: AttemptFacts) -> pb.SandboxAttempt:
         container_id=facts.container_id,
         image_digest=facts.image_digest,
     )
+    if facts.limits is not None:
+        for name in RESOURCE_FIELDS:
+            setattr(message.limits, name, getattr(facts.limits, name))
     if facts.launch_type:
         message.launch_type = pb.LaunchType.Value(f"LAUNCH_TYPE_{facts.launch_type}")
     for field, value in (

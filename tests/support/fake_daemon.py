@@ -222,6 +222,7 @@ class FakeNode:
             container_id=f"ctr_{name}",
             image_digest="sha256:" + "1" * 64,
             launch_type=pb.LAUNCH_TYPE_WARM,
+            limits=request.resources,
         )
         held.start_time.FromNanoseconds(time.time_ns())
         held.deadline_time.FromNanoseconds(time.time_ns() + request.time_limit_duration.ToNanoseconds())

@@ -84,7 +84,7 @@ async def test_the_claim_carries_the_challenge(bench: Bench, challenge: Path) ->
     assert {r.request_id for r in seen} == {request.request_id} and request.fence == attempt.fence
 
 
-async def test_memory_feedback_names_the_challenges_limit(bench: Bench, challenge: Path) -> None:
+async def test_memory_feedback_names_the_limit_that_the_node_enforced(bench: Bench, challenge: Path) -> None:
     await bench.start()
     attempt = await started(bench, challenge)
     bench.nodes["node-1"].end(

@@ -390,6 +390,7 @@ class SandboxAttempt(_message.Message):
     EVIDENCE_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     WORKSPACE_FIELD_NUMBER: _builtins.int
+    LIMITS_FIELD_NUMBER: _builtins.int
     attempt_id: _builtins.str
     """att_…."""
     fence: _builtins.int
@@ -428,6 +429,10 @@ class SandboxAttempt(_message.Message):
     def workspace(self) -> Global___WorkspaceSummary:
         """Set from FROZEN on."""
 
+    @_builtins.property
+    def limits(self) -> Global___Resources:
+        """The limits in force."""
+
     def __init__(
         self,
         *,
@@ -444,10 +449,11 @@ class SandboxAttempt(_message.Message):
         evidence: Global___Evidence | None = ...,
         usage: Global___Usage | None = ...,
         workspace: Global___WorkspaceSummary | None = ...,
+        limits: Global___Resources | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["deadline_time", b"deadline_time", "end_time", b"end_time", "evidence", b"evidence", "start_time", b"start_time", "usage", b"usage", "workspace", b"workspace"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["deadline_time", b"deadline_time", "end_time", b"end_time", "evidence", b"evidence", "limits", b"limits", "start_time", b"start_time", "usage", b"usage", "workspace", b"workspace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "container_id", b"container_id", "deadline_time", b"deadline_time", "end_time", b"end_time", "evidence", b"evidence", "fence", b"fence", "image_digest", b"image_digest", "launch_type", b"launch_type", "sandbox_id", b"sandbox_id", "start_time", b"start_time", "state", b"state", "usage", b"usage", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "container_id", b"container_id", "deadline_time", b"deadline_time", "end_time", b"end_time", "evidence", b"evidence", "fence", b"fence", "image_digest", b"image_digest", "launch_type", b"launch_type", "limits", b"limits", "sandbox_id", b"sandbox_id", "start_time", b"start_time", "state", b"state", "usage", b"usage", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
