@@ -7,15 +7,7 @@ from typing import Any
 
 from pulumi.provider.experimental.property_value import PropertyValue, PropertyValueType
 
-
-class Unknown:
-    """A value that is only known once something else was made (previews)."""
-
-    def __repr__(self) -> str:
-        return "<unknown>"
-
-
-UNKNOWN = Unknown()
+from infra.local.planning import UNKNOWN
 
 
 def plain(value: PropertyValue) -> Any:

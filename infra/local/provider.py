@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 from pulumi.provider.experimental import provider as p
 from pulumi.provider.experimental import server
 
-from infra.local.kinds.base import ALIVE, Kind, ResourceFailed
+from infra.local import planning
+from infra.local.kinds.base import Kind, ResourceFailed
 from infra.local.kinds.files import SeccompProfile
 from infra.local.kinds.image import StackImage
 from infra.local.kinds.installation import Installation
 from infra.local.kinds.runtime import RuntimeRegistration
 from infra.local.kinds.service import Service
-from infra.local.properties import UNKNOWN, plain_map, wrapped_map
+from infra.local.properties import plain_map, wrapped_map
 
 NAME = "gauntlet"
 VERSION = "0.1.0"
@@ -66,11 +67,7 @@ class LocalProvider(p.Provider):
     async def check(self, request: p.CheckRequest) -> p.CheckResponse:
         """Refuse properties that a kind does not have, and missing ones."""
         kind = _kind(request.urn)
-        failures = [
-            p.CheckFailure(name, "is no property of this resource")
-            for name in sorted(set(request.new_inputs) - set(kind.inputs))
-        ]
-        failures += [p.CheckFailure(name, "is missing") for name in kind.inputs if name not in request.new_inputs]
+        failures = [p.CheckFailure(name, why) for name, why in planning.problems(kind, request.new_inputs)]
         return p.CheckResponse(inputs=request.new_inputs, failures=failures or None)
 
     async def create(self, request: p.CreateRequest) -> p.CreateResponse:
@@ -85,9 +82,7 @@ class LocalProvider(p.Provider):
         """What changes, by input."""
         kind = _kind(request.urn)
         old, new = plain_map(request.old_state), plain_map(request.new_inputs)
-        changed = [name for name in kind.inputs if new.get(name) is UNKNOWN or new.get(name) != old.get(name)]
-        if old.get(ALIVE) is False:
-            changed.append(ALIVE)
+        changed = planning.changed(kind, old, new)
         replaces = [name for name in changed if name in kind.replaced_by]
         return p.DiffResponse(
             changes=bool(changed), replaces=replaces or None, diffs=changed or None, delete_before_replace=True
@@ -97,8 +92,8 @@ class LocalProvider(p.Provider):
         """What is there; an empty id says that it is gone."""
         kind = _kind(request.urn)
         known = plain_map(request.properties)
-        whole = all(name in known for name in (*kind.inputs, *kind.outputs))
-        state = await _in_thread(kind.read, request.resource_id, known) if whole else None
+        there = planning.whole(kind, known)
+        state = await _in_thread(kind.read, request.resource_id, known) if there else None
         if state is None:
             return p.ReadResponse(resource_id="", properties={}, inputs={})
         inputs = {name: state[name] for name in kind.inputs}
