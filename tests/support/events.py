@@ -21,9 +21,7 @@ def sample(number: int, timestamp_ns: int | None = None) -> event.Resource:
     }
 
 
-def line(
-    number: int, attempt_id: str = "att_1", kind: str = "resource", timestamp_ns: int | None = None
-) -> bytes:
+def line(number: int, attempt_id: str = "att_1", kind: str = "resource", timestamp_ns: int | None = None) -> bytes:
     """One event's line without its newline; `number` is its sequence."""
     return event.encode(kind, attempt_id, number, sample(number, timestamp_ns)).rstrip(b"\n")
 
