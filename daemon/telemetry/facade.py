@@ -105,6 +105,10 @@ class Telemetry:
         """A source lost `count` events, or an unknown number of them (None)."""
         self._recorder.record_loss(attempt_id, kind, count, reason)
 
+    async def flush(self, attempt_id: str, kind: str) -> None:
+        """Wait until what was recorded of a kind is in the spool. Raises AttemptUnknownError."""
+        await self._recorder.flush(attempt_id, kind)
+
     def begin_tool(self, attempt_id: str, tool_name: str, arguments: Mapping[str, Any]) -> ToolCall:
         """Begin to observe one call of the agent: feed it `output`, `content`, then `end`, then `record_tool`.
 

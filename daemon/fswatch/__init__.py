@@ -1,0 +1,1 @@
+"""Filesystem telemetry: what the agent changes in its workspace, seen from the host."""

@@ -1,0 +1,187 @@
+"""What the daemon calls: filesystem telemetry of every attempt on this node.
+
+Life of an attempt here: `begin` (or `resume` after a restart) once its overlay is mounted; `stop` once its sandbox is
+dead and before the workspace is frozen, since a watch keeps it mounted; `finish` with the diff. All are idempotent.
+After `finish` the last event of every path agrees with the diff, whatever was overlooked, dropped or lost before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+
+from daemon.fswatch import probe
+from daemon.fswatch.attempt import KIND, AttemptWatch
+from daemon.fswatch.changes import Batch, Change, Source
+from daemon.fswatch.content import LiveBudget, Workspace
+from daemon.fswatch.fanotify import FanotifySource
+from daemon.fswatch.final import Final, Finish, read_told
+from daemon.fswatch.fullness import Fullness, measure
+from daemon.fswatch.inotify import InotifySource
+from daemon.fswatch.reader import Reader
+from daemon.fswatch.rescan import found_again
+from daemon.fswatch.shaper import Item
+from daemon.telemetry.facade import Telemetry
+from daemon.workspace.baseline import Baseline
+from daemon.workspace.model import DiffResult, Slot
+from daemon.workspace.port import Workspace as WorkspacePort
+
+log = structlog.get_logger(__name__)
+
+RESTARTED = "daemon_restart"
+UNAVAILABLE = "watch_unavailable"
+# Hashing lets go of the interpreter: two threads keep two CPUs busy, and no more than that is wanted beside agents.
+THREADS = 2
+# Everything an attempt may write, four times over.
+HASH_DISKS = 4
+T = TypeVar("T")
+
+# Told from the reader's thread, moved to the event loop: an attempt's disk is high or full, each for the first time.
+OnDisk = Callable[[str, Fullness], None]
+
+
+class FilesystemWatch:
+    """Use on one event loop; `start` before use, `close` at the end."""
+
+    def __init__(self, telemetry: Telemetry, workspace: WorkspacePort, state: Path, *, mechanism: str = "auto") -> None:
+        """`mechanism` is auto, fanotify or inotify; auto takes fanotify where a trial works."""
+        self.mechanism = mechanism
+        self._telemetry = telemetry
+        self._workspace = workspace
+        self._state = state
+        self._executor = ThreadPoolExecutor(THREADS, "fswatch")
+        self._reader = Reader()
+        self._watches: dict[str, AttemptWatch] = {}
+        self._left: dict[str, list[Item]] = {}
+        self.on_disk: OnDisk = lambda attempt_id, fullness: None
+
+    async def start(self) -> None:
+        """Choose the mechanism and begin to read."""
+        if self.mechanism == "auto":
+            refusal = await self._run(lambda: probe.fanotify_refusal(self._state / "fswatch-probe"))
+            self.mechanism = probe.INOTIFY if refusal else probe.FANOTIFY
+            log.info("fswatch_mechanism", mechanism=self.mechanism, fanotify_refusal=refusal)
+        self._reader.start()
+
+    async def begin(self, attempt_id: str, slot: Slot) -> None:
+        """Watch an attempt's overlay from now on, before its agent can act. Never fails the attempt."""
+        if attempt_id not in self._watches:
+            await self._begin(attempt_id, slot)
+
+    async def resume(self, attempt_id: str, slot: Slot) -> None:
+        """Watch again after a restart of the daemon: say the gap, then tell what changed meanwhile."""
+        self._telemetry.record_loss(attempt_id, KIND, None, RESTARTED)
+        watch = await self._begin(attempt_id, slot)
+        if watch is None:
+            return
+        told = await read_told(attempt_id, self._telemetry, self._run)
+        before = await self._baseline(slot)
+
+        def find() -> list[Change]:
+            workspace = Workspace(slot.merged)
+            try:
+                return list(found_again(slot.upper, workspace, told, before, LiveBudget(HASH_DISKS * slot.disk_bytes)))
+            finally:
+                workspace.close()
+
+        try:
+            watch.take(Batch(await self._run(find)))
+        except OSError as error:
+            log.warning("fswatch_rescan_failed", attempt_id=attempt_id, error=str(error))
+
+    async def stop(self, attempt_id: str) -> None:
+        """Take what the kernel still holds and let go of the workspace."""
+        watch = self._watches.pop(attempt_id, None)
+        if watch is not None:
+            await asyncio.wrap_future(self._reader.drain(watch))
+            self._left[attempt_id] = await watch.settle()
+
+    async def finish(self, attempt_id: str, slot: Slot, diff: DiffResult, *, crashed: bool) -> Finish:
+        """Tell what is pending and what the diff knows better; with `crashed`, name the files not to be trusted.
+
+        Raises OSError, WorkspaceError, TelemetryError.
+        """
+        await self.stop(attempt_id)
+        left = self._left.get(attempt_id)
+        if left is None:
+            self._telemetry.record_loss(attempt_id, KIND, None, RESTARTED)
+        baseline = await self._baseline(slot)
+        final = Final(attempt_id, self._telemetry, self._run, diff, baseline)
+        result = await final.tell(left or [], crashed=crashed)
+        self._left[attempt_id] = []
+        log.info("fswatch_reconciled", attempt_id=attempt_id, events=result.reconciled, suspects=len(result.suspects))
+        return result
+
+    async def forget(self, attempt_id: str) -> None:
+        """Let go of whatever is held of an attempt."""
+        await self.stop(attempt_id)
+        self._left.pop(attempt_id, None)
+
+    async def close(self) -> None:
+        """Stop watching; attempts that run on are resumed by the next life."""
+        for attempt_id in list(self._watches):
+            await self.forget(attempt_id)
+        await asyncio.to_thread(self._reader.close)
+        self._executor.shutdown()
+
+    async def _begin(self, attempt_id: str, slot: Slot) -> AttemptWatch | None:
+        try:
+            source = self._source(attempt_id, slot)
+            workspace = Workspace(slot.merged)
+        except OSError as error:
+            log.error("fswatch_unavailable", attempt_id=attempt_id, error=str(error))
+            self._telemetry.record_loss(attempt_id, KIND, None, UNAVAILABLE)
+            self._left[attempt_id] = []
+            return None
+        watch = AttemptWatch(
+            attempt_id,
+            source,
+            workspace,
+            LiveBudget(HASH_DISKS * slot.disk_bytes),
+            self._telemetry,
+            self._executor,
+            self._disk_look(attempt_id, slot.quota),
+        )
+        self._watches[attempt_id] = watch
+        self._reader.add(watch)
+        return watch
+
+    def _source(self, attempt_id: str, slot: Slot) -> Source:
+        """A few microseconds: no hop to a thread on the claim path."""
+        if self.mechanism != probe.INOTIFY:
+            try:
+                return FanotifySource(slot.merged)
+            except OSError as error:  # no group left (fs.fanotify.max_user_groups), or no such mark after all
+                log.warning("fanotify_refused", attempt_id=attempt_id, error=str(error))
+        return InotifySource(slot.merged)
+
+    def _disk_look(self, attempt_id: str, quota: Path) -> Callable[[], bool]:
+        """For the reader's thread: look, tell what is new, and say whether to look again soon."""
+        loop = asyncio.get_running_loop()
+        told = Fullness(False, 0.0)
+
+        def look() -> bool:
+            nonlocal told
+            try:
+                now = measure(quota)
+            except OSError:
+                return False  # it is being taken down
+            if (now.full and not told.full) or (now.high and not told.high):
+                told = now
+                loop.call_soon_threadsafe(self.on_disk, attempt_id, now)
+            return now.high and not told.full
+
+        return look
+
+    async def _baseline(self, slot: Slot) -> Baseline:
+        assert slot.template_digest is not None, "an attempt's slot has a challenge"
+        template = await self._workspace.template(slot.template_digest)
+        return await self._run(template.baseline)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)

@@ -1,0 +1,142 @@
+"""One thread for the whole node that empties the kernel's queues, so that they stay short.
+
+It reads, and hands on; all else is somebody else's. While a workspace is nearly full it also looks at its disk every
+few milliseconds: a moment of fullness that the agent frees at once is seen between two events.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Protocol
+
+import structlog
+
+from daemon.fswatch.changes import Batch, Source
+
+log = structlog.get_logger(__name__)
+
+URGENT_SECONDS = 0.004
+_STOP_SECONDS = 10.0
+
+
+class Sink(Protocol):
+    """Where the reports of one source go. Every call comes from the reader's thread and returns at once."""
+
+    source: Source
+
+    def take(self, batch: Batch) -> None:
+        """Reports were read."""
+        ...
+
+    def tick(self) -> bool:
+        """Look at the disk; whether to look again soon."""
+        ...
+
+    def failed(self, error: OSError) -> None:
+        """The source can be read no more."""
+        ...
+
+
+class Reader:
+    """Start it before use, close it at the end. Calls may come from any thread."""
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._epoll.register(self._wake, select.EPOLLIN)
+        self._orders: deque[Callable[[], None]] = deque()
+        self._sinks: dict[int, Sink] = {}
+        self._urgent: set[int] = set()
+        self._running = True
+        self._thread = threading.Thread(target=self._run, name="fswatch-read", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def add(self, sink: Sink) -> None:
+        """Read a source from now on."""
+        self._order(lambda: self._add(sink))
+
+    def drain(self, sink: Sink) -> Future[None]:
+        """Hand on what is left in a source and close it; done when nothing more will come."""
+        done: Future[None] = Future()
+        self._order(lambda: self._drain(sink, done))
+        return done
+
+    def close(self) -> None:
+        """Stop reading. Sources that were not drained are closed by their owners."""
+        if self._thread.is_alive():
+            self._order(self._stop)
+            self._thread.join(_STOP_SECONDS)
+        os.close(self._wake)
+        self._epoll.close()
+
+    def _order(self, order: Callable[[], None]) -> None:
+        self._orders.append(order)
+        os.eventfd_write(self._wake, 1)
+
+    def _run(self) -> None:
+        while self._running:
+            for fd, _ in self._epoll.poll(URGENT_SECONDS if self._urgent else None):
+                if fd == self._wake:
+                    os.eventfd_read(self._wake)
+                    while self._orders:
+                        self._orders.popleft()()
+                elif fd in self._sinks:
+                    self._read(fd, self._sinks[fd])
+            for fd in tuple(self._urgent):
+                self._tick(fd, self._sinks[fd])
+
+    def _add(self, sink: Sink) -> None:
+        fd = sink.source.fileno()
+        self._sinks[fd] = sink
+        self._epoll.register(fd, select.EPOLLIN)
+        self._tick(fd, sink)
+
+    def _drain(self, sink: Sink, done: Future[None]) -> None:
+        fd = sink.source.fileno()
+        if self._sinks.get(fd) is sink:
+            while self._read(fd, sink):
+                pass
+            self._remove(fd)
+        sink.source.close()
+        done.set_result(None)
+
+    def _read(self, fd: int, sink: Sink) -> bool:
+        """Hand on one buffer; False when there was none."""
+        try:
+            batch = sink.source.read()
+            if batch is not None:
+                sink.take(batch)
+        except OSError as error:
+            self._remove(fd)
+            sink.failed(error)
+            return False
+        except Exception as error:
+            # The boundary: one attempt's trouble must not end the reading of all the others.
+            log.error("fswatch_read_failed", exc_info=error)
+            self._remove(fd)
+            sink.failed(OSError(0, f"reading failed: {error}"))
+            return False
+        self._tick(fd, sink)
+        return batch is not None
+
+    def _tick(self, fd: int, sink: Sink) -> None:
+        if sink.tick():
+            self._urgent.add(fd)
+        else:
+            self._urgent.discard(fd)
+
+    def _remove(self, fd: int) -> None:
+        if self._sinks.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+        self._urgent.discard(fd)
+
+    def _stop(self) -> None:
+        self._running = False
