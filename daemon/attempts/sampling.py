@@ -25,7 +25,9 @@ async def start_sampling(node: NodeContext, attempt: LiveAttempt) -> None:
         if not pids:
             raise SourceGoneError("the sandbox has no processes any more")
         source = CgroupSource.of_pid(pids[0])
+        tasks = await node.runtime.task_counter(facts.container_id)
     except (RuntimeFault, SourceGoneError) as error:
         log.warning("sampling_not_started", attempt_id=facts.attempt_id, error=str(error))
+        node.telemetry.record_loss(facts.attempt_id, "resource", None, f"sampling did not start: {error}")
         return
-    node.telemetry.start_sampling(facts.attempt_id, source, Limits(facts.limits.memory_bytes))
+    node.telemetry.start_sampling(facts.attempt_id, source, Limits(facts.limits.memory_bytes), tasks)

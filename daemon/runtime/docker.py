@@ -26,7 +26,7 @@ from daemon.runtime.docker_late import LateSweeper
 from daemon.runtime.docker_leftovers import Runsc, tidy
 from daemon.runtime.docker_observe import cgroup_paths, observation
 from daemon.runtime.errors import CreateFailed, ImageMissing, NoSuchSandbox, RuntimeTimeout
-from daemon.runtime.port import Runtime
+from daemon.runtime.port import Runtime, TaskCounter
 from daemon.runtime.types import (
     LABEL_INSTANCE,
     CgroupPaths,
@@ -38,6 +38,8 @@ from daemon.runtime.types import (
 )
 from daemon.supervisor.docker_transport import DockerAttachTransport
 from daemon.supervisor.transport import ByteTransport
+from daemon.telemetry.pids import CgroupPids, RunscPids
+from daemon.telemetry.types import SourceGoneError
 
 T = TypeVar("T")
 DEFAULT_SOCKET = Path("/var/run/docker.sock")
@@ -211,6 +213,23 @@ class DockerRuntime(Runtime):
                 raise NoSuchSandbox(container_id, "it ended just now") from error
 
         return await self._quick("cgroup", work, container_id)
+
+    async def task_counter(self, container_id: str) -> TaskCounter:
+        """See the port. Under gVisor the control group counts the sentry's host threads, so the sentry is asked."""
+
+        def work(client: docker.APIClient) -> TaskCounter:
+            found = _inspect(client, container_id)
+            if not found["State"]["Pid"]:
+                raise NoSuchSandbox(container_id, "it does not run")
+            runsc = self._registered_runsc(client)
+            if runsc is not None and found["HostConfig"]["Runtime"] == self._runtime:
+                return RunscPids(runsc.program, runsc.root, found["Id"])
+            try:
+                return CgroupPids(found["State"]["Pid"])
+            except SourceGoneError as error:
+                raise NoSuchSandbox(container_id, "it ended just now") from error
+
+        return await self._quick("task counter", work, container_id)
 
     async def image_digest(self, reference: str) -> str:
         """See the port."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from daemon.runtime.errors import CreateFailed, ImageMissing, NoSuchSandbox, RuntimeTimeout, RuntimeUnavailable
 from daemon.runtime.fake_supervisor import FakeSupervisor
-from daemon.runtime.port import Runtime
+from daemon.runtime.port import Runtime, TaskCounter
 from daemon.runtime.types import (
     CgroupPaths,
     ContainerState,
@@ -224,6 +224,15 @@ class FakeRuntime(Runtime):
         """See the port. Nothing of it is on the host."""
         self._running(container_id)
         return CgroupPaths(2, None, None, None, None, None, ())
+
+    async def task_counter(self, container_id: str) -> TaskCounter:
+        """See the port. The fake's guest is its supervisor alone."""
+        self._running(container_id)
+
+        async def count() -> int | None:
+            return 1
+
+        return count
 
     async def image_digest(self, reference: str) -> str:
         """See the port."""

@@ -9,10 +9,13 @@ Every call is safe to cancel. Every call may raise RuntimeUnavailable or Runtime
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from daemon.runtime.types import CgroupPaths, Created, Observation, RuntimeEvent, RuntimeVersion, SandboxSpec
 from daemon.supervisor.transport import ByteTransport
+
+TaskCounter = Callable[[], Awaitable[int | None]]
+"""The number now; None, or SourceGoneError, when nobody can say."""
 
 
 class Runtime(ABC):
@@ -71,6 +74,10 @@ class Runtime(ABC):
     @abstractmethod
     async def cgroup(self, container_id: str) -> CgroupPaths:
         """Where a running container's counters are. Raises NoSuchSandbox."""
+
+    @abstractmethod
+    async def task_counter(self, container_id: str) -> TaskCounter:
+        """How to count the guest's processes and threads, as its pids limit counts them. Raises NoSuchSandbox."""
 
     @abstractmethod
     async def image_digest(self, reference: str) -> str:

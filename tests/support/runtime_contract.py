@@ -134,6 +134,10 @@ class RuntimeContract:
 
     async def test_destroy_is_idempotent_and_final(self, rig: Rig) -> None:
         created = await rig.create(rig.spec())
+        count = await (await rig.runtime.task_counter(created.container_id))()
+        assert count is not None
+        # The supervisor's threads; under gVisor a count of host tasks would show the sentry's thirty and more.
+        assert 1 <= count <= 20
         paths = await rig.runtime.cgroup(created.container_id)
         await asyncio.gather(*(rig.runtime.destroy(created.container_id) for _ in range(3)))
         await rig.runtime.destroy(created.container_id)
