@@ -6,7 +6,7 @@ Owns the schema. Nothing is read from the environment: what runs is what the fil
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -63,6 +63,8 @@ class DaemonConfig(_Strict):
     capacity: Annotated[int, Field(ge=1, le=1_000)] = 4
     memory_reserve_bytes: Annotated[int, Field(ge=0)] = GIB
     disk_reserve_bytes: Annotated[int, Field(ge=0)] = 2 * GIB
+    # auto tries fanotify on an overlay and falls back to inotify.
+    filesystem_watch: Literal["auto", "fanotify", "inotify"] = "auto"
     grace_seconds: Annotated[float, Field(gt=0, le=300)] = 30.0
     socket_gid: int | None = None
 

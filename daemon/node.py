@@ -31,6 +31,7 @@ from daemon.attempts.sampling import start_sampling
 from daemon.attempts.stacks import Stack, Stacks
 from daemon.attempts.watcher import RuntimeWatcher
 from daemon.config import DaemonConfig
+from daemon.fswatch.facade import FilesystemWatch
 from daemon.heartbeat import Heartbeat
 from daemon.judging.sandboxes import JudgeSandboxes
 from daemon.pool.clock import SystemClock
@@ -96,6 +97,9 @@ class Node:
             service = DaemonService(node, config.node_id, claimer, ender, Releaser(node, ender, before_destroy))
             await workspace.start()
             await node.telemetry.start()
+            disk = DiskWatch(node)
+            node.fswatch.on_disk = disk.heard
+            await node.fswatch.start()
             for attempt in await Recovery(node, ender).run():
                 on_running(attempt)
                 await execs.adopt(attempt)
@@ -114,7 +118,7 @@ class Node:
             log.info("node_ready", node_id=config.node_id, instance=config.instance)
             try:
                 await self._serve(
-                    RuntimeWatcher(node, ender).run(), DiskWatch(node).run(), node.pools.run(), heartbeat.run()
+                    RuntimeWatcher(node, ender).run(), disk.run(), node.pools.run(), heartbeat.run()
                 )
             finally:
                 for server in servers:
@@ -125,6 +129,7 @@ class Node:
         config = self._config
         settings = SandboxSettings(config.instance, {profile_digest(profile): profile})
         factory = SandboxFactory(self._runtime, workspace, SystemClock(), settings)
+        telemetry = Telemetry(config.state_dir, config.node_id, config.collector_endpoint)
         cpus = (os.cpu_count() or 1) * 1_000
 
         def may_create() -> bool:
@@ -136,7 +141,7 @@ class Node:
             runtime=self._runtime,
             workspace=workspace,
             pools=PoolManager(factory, SystemClock(), may_create=may_create),
-            telemetry=Telemetry(config.state_dir, config.node_id, config.collector_endpoint),
+            telemetry=telemetry,
             stacks=Stacks({name: await self._stack(name, profile) for name in config.stacks}),
             journal=Journal(config.state_dir / "journal.db"),
             clock=HostClock(),
@@ -144,6 +149,7 @@ class Node:
             capacity=config.capacity,
             memory_budget_bytes=_memory_total() - config.memory_reserve_bytes,
             artifacts=config.state_dir / "artifacts",
+            fswatch=FilesystemWatch(telemetry, workspace, config.state_dir, mechanism=config.filesystem_watch),
         )
         return node
 
@@ -201,6 +207,7 @@ class Node:
         for attempt in node.registry:
             if attempt.entry is not None:
                 await attempt.entry.link.close()
+        await node.fswatch.close()
         await node.telemetry.close()
         await workspace.close()
         await self._runtime.close()

@@ -82,8 +82,11 @@ class Claimer:
             facts.deadline_time_ns = facts.start_time_ns + int(facts.spec.time_limit_seconds * 1e9)
             facts.state = State.RUNNING
             await self._node.telemetry.open(facts.attempt_id)
+            assert attempt.slot is not None
+            await self._node.fswatch.begin(facts.attempt_id, attempt.slot)
             await self._node.keep(attempt)
         except BaseException:
+            await self._node.fswatch.forget(attempt.facts.attempt_id)
             self._node.registry.remove(attempt)
             await self._node.blocking(self._node.journal.drop, attempt.facts.attempt_id)
             raise

@@ -20,6 +20,7 @@ from daemon.attempts.live import LiveAttempt
 from daemon.attempts.model import State
 from daemon.attempts.registry import Registry
 from daemon.attempts.stacks import Stacks
+from daemon.fswatch.facade import FilesystemWatch
 from daemon.pool.manager import PoolManager
 from daemon.runtime.port import Runtime
 from daemon.telemetry.facade import Telemetry
@@ -45,6 +46,7 @@ class NodeContext:
     capacity: int
     memory_budget_bytes: int
     artifacts: Path
+    fswatch: FilesystemWatch
     registry: Registry = field(default_factory=Registry)
     background: set[asyncio.Task[Any]] = field(default_factory=set)
 

@@ -14,11 +14,12 @@ import structlog
 from daemon.attempts.context import NodeContext
 from daemon.attempts.live import LiveAttempt
 from daemon.attempts.model import Cause, Evidence, State, WorkspaceSummary
+from daemon.fswatch import withheld
 from daemon.runtime.errors import NoSuchSandbox, RuntimeFault
 from daemon.runtime.types import Observation
 from daemon.supervisor.errors import SupervisorError
 from daemon.telemetry.types import TelemetryError
-from daemon.workspace.model import WorkspaceBusyError, WorkspaceError
+from daemon.workspace.model import DiffResult, Slot, WorkspaceBusyError, WorkspaceError
 
 log = structlog.get_logger(__name__)
 
@@ -141,6 +142,8 @@ class Ender:
             evidence.workspace_error = "the workspace was lost"
             return
         try:
+            # A watch keeps the workspace mounted.
+            await self._node.fswatch.stop(facts.attempt_id)
             await self._freeze(attempt)
             diff = await self._node.workspace.extract(attempt.slot, facts.attempt_id)
         except (WorkspaceError, OSError) as error:
@@ -157,6 +160,17 @@ class Ender:
             manifest_digest=diff.manifest_digest or "",
             artifact_path=str(diff.entries_path.parent),
         )
+        await self._reconcile(attempt, attempt.slot, diff)
+
+    async def _reconcile(self, attempt: LiveAttempt, slot: Slot, diff: DiffResult) -> None:
+        """Make the events agree with the diff; after a crash, find the files that may be half written."""
+        facts, evidence = attempt.facts, attempt.facts.evidence
+        crashed = evidence.oom_event or evidence.runtime_panic or evidence.cause is Cause.SANDBOX_DIED
+        final = await self._node.fswatch.finish(facts.attempt_id, slot, diff, crashed=crashed)
+        evidence.suspect_files = len(final.suspects)
+        if final.suspects:
+            await self._node.blocking(withheld.keep, diff.entries_path.parent, final.suspects)
+            log.warning("files_withheld_from_judges", attempt_id=facts.attempt_id, files=len(final.suspects))
 
     async def _freeze(self, attempt: LiveAttempt) -> None:
         """The kernel lets go of a dead sandbox's files a moment after the container's end is reported."""
@@ -207,6 +221,7 @@ class Releaser:
     async def _destroy(self, attempt: LiveAttempt) -> None:
         try:
             await self._before(attempt)
+            await self._node.fswatch.forget(attempt.facts.attempt_id)
             await self._node.runtime.destroy(attempt.facts.container_id)
             if attempt.slot is not None:
                 await self._node.workspace.destroy(attempt.slot)

@@ -14,8 +14,8 @@ from daemon.attempts.context import NodeContext
 from daemon.attempts.ending import Ender
 from daemon.attempts.live import LiveAttempt
 from daemon.attempts.model import Cause, State
+from daemon.fswatch.fullness import Fullness, measure
 from daemon.supervisor.errors import SupervisorError
-from daemon.workspace.model import WorkspaceError
 
 log = structlog.get_logger(__name__)
 
@@ -60,7 +60,10 @@ class TimeKeeper:
 
 
 class DiskWatch:
-    """Sees workspaces that are full. A moment of fullness between two looks is seen by the calls that met ENOSPC."""
+    """Sees workspaces that fill up, by a look every second and by what the filesystem watch hears between two looks.
+
+    A call of the agent that meets ENOSPC says so by itself.
+    """
 
     def __init__(self, node: NodeContext) -> None:
         self._node = node
@@ -73,14 +76,30 @@ class DiskWatch:
                 if attempt.facts.state is State.RUNNING and not attempt.facts.evidence.disk_full:
                     await self._look(attempt)
 
+    def heard(self, attempt_id: str, fullness: Fullness) -> None:
+        """A look between two of ours, from the filesystem watch; it may come while the attempt ends."""
+        attempt = self._node.registry.find(attempt_id)
+        if attempt is not None and self._note(attempt, fullness):
+            self._node.spawn(self._node.keep(attempt), f"{attempt_id}:disk")
+
     async def _look(self, attempt: LiveAttempt) -> None:
         if attempt.slot is None:
             return
         try:
-            usage = await self._node.workspace.disk_usage(attempt.slot)
-        except (WorkspaceError, OSError) as error:
+            fullness = await self._node.blocking(measure, attempt.slot.quota)
+        except OSError as error:
             log.warning("disk_usage_unknown", attempt_id=attempt.facts.attempt_id, error=str(error))
             return
-        if usage.free == 0:
-            attempt.facts.evidence.disk_full = True
+        if self._note(attempt, fullness):
             await self._node.keep(attempt)
+
+    def _note(self, attempt: LiveAttempt, fullness: Fullness) -> bool:
+        """Put a look into the evidence, and say it once; whether there was anything new."""
+        facts, evidence = attempt.facts, attempt.facts.evidence
+        before = (evidence.disk_high, evidence.disk_full)
+        if fullness.high and not evidence.disk_high:
+            evidence.disk_high = True
+            percent = round(100 * fullness.used_ratio, 1)
+            log.warning("disk_above_80_percent", attempt_id=facts.attempt_id, used_percent=percent)
+        evidence.disk_full = evidence.disk_full or fullness.full
+        return before != (evidence.disk_high, evidence.disk_full)

@@ -56,6 +56,7 @@ class Evidence:
     pids_exhausted: bool = False
     memory_near_limit: bool = False
     disk_full: bool = False
+    disk_high: bool = False
     workspace_extracted: bool = False
     workspace_error: str = ""
     identity_confirmed: bool = False
@@ -64,6 +65,7 @@ class Evidence:
     time_limit_reached: bool = False
     blocked_syscalls: int = 0
     database_unavailable: bool = False
+    suspect_files: int = 0
 
 
 @dataclass(slots=True)

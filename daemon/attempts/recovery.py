@@ -96,7 +96,8 @@ class Recovery:
         await self._node.telemetry.resume(facts.attempt_id)
         if decision is Decision.ADOPT:
             fault = await self._adopt(attempt)
-            if not fault:
+            if not fault and attempt.slot is not None:
+                await self._node.fswatch.resume(facts.attempt_id, attempt.slot)
                 return True
             facts.evidence.platform_fault = fault
             self._ender.begin(attempt, Cause.PLATFORM)

@@ -8,6 +8,8 @@ After `finish` the last event of every path agrees with the diff, whatever was o
 from __future__ import annotations
 
 import asyncio
+import itertools
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,8 +29,9 @@ from daemon.fswatch.reader import Reader
 from daemon.fswatch.rescan import found_again
 from daemon.fswatch.shaper import Item
 from daemon.telemetry.facade import Telemetry
+from daemon.telemetry.types import TelemetryError
 from daemon.workspace.baseline import Baseline
-from daemon.workspace.model import DiffResult, Slot
+from daemon.workspace.model import DiffResult, Slot, WorkspaceError
 from daemon.workspace.port import Workspace as WorkspacePort
 
 log = structlog.get_logger(__name__)
@@ -57,6 +60,7 @@ class FilesystemWatch:
         self._executor = ThreadPoolExecutor(THREADS, "fswatch")
         self._reader = Reader()
         self._watches: dict[str, AttemptWatch] = {}
+        self._rescans: dict[str, tuple[asyncio.Task[None], threading.Event]] = {}
         self._left: dict[str, list[Item]] = {}
         self.on_disk: OnDisk = lambda attempt_id, fullness: None
 
@@ -74,28 +78,38 @@ class FilesystemWatch:
             await self._begin(attempt_id, slot)
 
     async def resume(self, attempt_id: str, slot: Slot) -> None:
-        """Watch again after a restart of the daemon: say the gap, then tell what changed meanwhile."""
+        """Watch again after a restart of the daemon: say the gap; what changed meanwhile is told in the background."""
         self._telemetry.record_loss(attempt_id, KIND, None, RESTARTED)
         watch = await self._begin(attempt_id, slot)
-        if watch is None:
-            return
-        told = await read_told(attempt_id, self._telemetry, self._run)
-        before = await self._baseline(slot)
+        if watch is not None:
+            stopped = threading.Event()
+            task = asyncio.create_task(self._find_again(watch, slot, stopped), name=f"{attempt_id}:rescan")
+            self._rescans[attempt_id] = (task, stopped)
 
-        def find() -> list[Change]:
-            workspace = Workspace(slot.merged)
-            try:
-                return list(found_again(slot.upper, workspace, told, before, LiveBudget(HASH_DISKS * slot.disk_bytes)))
-            finally:
-                workspace.close()
-
+    async def _find_again(self, watch: AttemptWatch, slot: Slot, stopped: threading.Event) -> None:
+        budget = LiveBudget(HASH_DISKS * slot.disk_bytes)
         try:
+            told = await read_told(watch.attempt_id, self._telemetry, self._run)
+            baseline = await self._baseline(slot)
+
+            def find() -> list[Change]:
+                workspace = Workspace(slot.merged)
+                try:
+                    found = found_again(slot.upper, workspace, told, baseline, budget)
+                    return list(itertools.takewhile(lambda _: not stopped.is_set(), found))
+                finally:
+                    workspace.close()
+
             watch.take(Batch(await self._run(find)))
-        except OSError as error:
-            log.warning("fswatch_rescan_failed", attempt_id=attempt_id, error=str(error))
+        except (OSError, WorkspaceError, TelemetryError) as error:
+            log.warning("fswatch_rescan_failed", attempt_id=watch.attempt_id, error=str(error))
 
     async def stop(self, attempt_id: str) -> None:
         """Take what the kernel still holds and let go of the workspace."""
+        rescan = self._rescans.pop(attempt_id, None)
+        if rescan is not None:  # it keeps the workspace mounted as well
+            rescan[1].set()
+            await asyncio.gather(rescan[0], return_exceptions=True)
         watch = self._watches.pop(attempt_id, None)
         if watch is not None:
             await asyncio.wrap_future(self._reader.drain(watch))

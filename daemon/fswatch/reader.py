@@ -104,6 +104,7 @@ class Reader:
         if self._sinks.get(fd) is sink:
             while self._read(fd, sink):
                 pass
+            sink.tick()
             self._remove(fd)
         sink.source.close()
         done.set_result(None)

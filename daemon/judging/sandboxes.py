@@ -17,6 +17,7 @@ from daemon.attempts.context import NodeContext
 from daemon.attempts.live import LiveAttempt
 from daemon.attempts.model import AttemptError, State
 from daemon.attempts.stacks import environment
+from daemon.fswatch import withheld
 from daemon.pool.launch import Launched, NotReady, launch
 from daemon.pool.undertaker import Undertaker
 from daemon.runtime.errors import CreateFailed
@@ -131,7 +132,8 @@ class JudgeSandboxes:
         judge_id = f"jsb_{uuid.uuid4().hex[:20]}"
         template = self._node.stacks.template(facts.spec)
         try:
-            view = await self._node.workspace.judge_mounts(attempt.slot, kind, judge_id)
+            suspect = await self._node.blocking(withheld.load, self._node.artifacts / facts.attempt_id)
+            view = await self._node.workspace.judge_mounts(attempt.slot, kind, judge_id, withhold=suspect)
         except WorkspaceError as error:
             raise WorkspaceGone(str(error)) from error
         spec = SandboxSpec(
