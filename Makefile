@@ -8,7 +8,7 @@ SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo -E -H)
 ENV := . scripts/env.sh;
 PYTEST_ARGS ?=
 
-.PHONY: help setup engines run down test unit lint gotest pytest gen bench fmt
+.PHONY: help setup testtools run down test unit lint gotest pytest gen bench fmt
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | column -t -s $$'\t'
@@ -16,9 +16,9 @@ help: ## this list
 setup: ## find or install everything that the other targets need
 	@scripts/setup
 
-engines: ## fetch the two Docker engines that the tests start beside the machine's own
-	@scripts/setup --current-engine
-	@scripts/setup --second-engine
+testtools: ## fetch or build what only the tests need: engines, PostgreSQL, API server, Cilium's policy engine
+	@scripts/setup --for-tests
+	@$(ENV) .venv/bin/python -m tests.support.gobuild
 
 run: ## bring up the stack `local` and play one attempt; the environment stays up
 	@scripts/run
@@ -26,7 +26,7 @@ run: ## bring up the stack `local` and play one attempt; the environment stays u
 down: ## destroy the stack `local` and end an engine that setup started
 	@scripts/down
 
-test: setup engines lint gotest pytest ## everything that CI runs
+test: setup testtools lint gotest pytest ## everything that CI runs
 
 lint: ## every static check
 	@$(ENV) $(SUDO) env PATH="$$PATH" .venv/bin/python tools/lint.py

@@ -24,6 +24,13 @@ def setup() -> None:
     pulumi_cli.ensure_pulumi()
 
 
+def tools_for_tests() -> None:
+    """Fetch what only the tests need: the two engines that they start themselves, a PostgreSQL server."""
+    debian.ensure_postgresql()
+    say("docker", f"current engine in {docker_engine.current_engine().dockerd.parent}")
+    say("docker", f"second engine in {docker_engine.debian_engine().dockerd.parent}")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run setup, or one part of it; exit code 1 with the one thing to do when a step fails."""
     parser = argparse.ArgumentParser(prog="scripts/setup", description=__doc__)
@@ -31,12 +38,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     choice.add_argument("--stop-engine", action="store_true", help="end the dockerd that setup started, if any")
     choice.add_argument("--second-engine", action="store_true", help="fetch the tests' second engine (Debian's)")
     choice.add_argument("--current-engine", action="store_true", help="build the tests' first engine (current)")
+    choice.add_argument("--for-tests", action="store_true", help="fetch both engines and the PostgreSQL server")
     options = parser.parse_args(arguments)
     begun = time.monotonic()
     try:
         if options.stop_engine:
             if not engine_process.stop():
                 say("docker", "no engine of ours is running; one that setup found is left alone")
+        elif options.for_tests:
+            tools_for_tests()
         elif options.second_engine:
             say("docker", f"second engine in {docker_engine.debian_engine().dockerd.parent}")
         elif options.current_engine:

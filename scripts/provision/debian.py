@@ -31,6 +31,13 @@ def ensure_programs(needed: dict[str, str] | None = None) -> None:
     ensure_packages(sorted(set(missing.values())))
 
 
+def ensure_postgresql() -> None:
+    """Install the PostgreSQL server where it is missing; its programs are not on PATH."""
+    if not any(Path("/usr/lib/postgresql").glob("*/bin/postgres")):
+        say("system", "not found: a PostgreSQL server (for the tests)")
+        ensure_packages(["postgresql"])
+
+
 def ensure_packages(packages: Sequence[str]) -> None:
     """Install the given Debian packages, without recommended ones and without starting services."""
     absent = [name for name in packages if "install ok installed" not in _status(name)]
