@@ -47,7 +47,7 @@ class GoProgram:
             repr((go_version, self.package, self.ldflags, sorted(self.environment.items()))).encode()
         )
         for path in sorted(self.module.iterdir()):
-            if path.suffix in (".go", ".mod", ".sum"):
+            if path.suffix in (".go", ".s", ".mod", ".sum"):
                 digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
         return digest.hexdigest()[:16]
 

@@ -1,0 +1,3 @@
+module gauntlet/escape
+
+go 1.22
