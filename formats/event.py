@@ -41,11 +41,19 @@ class ToolInvocation(TypedDict):
     output_bytes: int
 
 
+ProcessEvent = Literal["process_spawn", "process_exit", "signal_delivery"]
+
+
 class Process(TypedDict):
-    """A process began, ended or was signalled. `exit_code` is null unless it exited."""
+    """A process began, ended or was signalled. `exit_code` is null unless it exited.
+
+    `timestamp_ns` is the recorder's clock, `guest_time_ns` the sandbox's. A signal's `pid` is its target as in
+    kill(2): a process, a negative group, 0 for the sender's group, -1 for everybody; `sender_pid` is absent when no
+    process sent it, `reason` says why the platform did. `inferred` marks what was concluded, not told.
+    """
 
     timestamp_ns: int
-    event: Literal["process_spawn", "process_exit", "signal_delivery"]
+    event: ProcessEvent
     pid: int
     ppid: int | None
     command_line: str
@@ -55,6 +63,10 @@ class Process(TypedDict):
     signal: NotRequired[int]
     forked: NotRequired[bool]
     command_line_sha256: NotRequired[str]
+    guest_time_ns: NotRequired[int]
+    sender_pid: NotRequired[int]
+    reason: NotRequired[str]
+    inferred: NotRequired[bool]
 
 
 class Filesystem(TypedDict):
@@ -90,14 +102,20 @@ class Resource(TypedDict):
 
 
 class EscapeAttempt(TypedDict):
-    """A denied system call. `result` is an errno name or `killed`."""
+    """A denied system call. `result` is an errno name or `killed`.
+
+    One event may stand for `count` calls of the same name and result; without it, for one. The other fields are then
+    those of the last.
+    """
 
     timestamp_ns: int
     syscall: str
     pid: int
     command_line: str
     result: str
+    guest_time_ns: NotRequired[int]
     inferred: NotRequired[bool]
+    count: NotRequired[int]
 
 
 class GapRange(TypedDict):
