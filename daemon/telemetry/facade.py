@@ -28,6 +28,8 @@ from daemon.telemetry.types import (
     AttemptFinishedError,
     AttemptUnknownError,
     Clocks,
+    Elsewhere,
+    ElsewhereEnd,
     Finished,
     Limits,
     Peaks,
@@ -47,15 +49,26 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 class Telemetry:
     """Telemetry of every attempt on this node. `start` before use, `close` at the end; use on one event loop.
 
-    `state` is the daemon's own directory: the spool lies in `spool/`, what agents wrote in `blobs/`.
+    `state` is the daemon's own directory: the spool lies in `spool/`, what agents wrote in `blobs/`. `elsewhere` is
+    another process that writes its kinds into the same spool: they are shipped and counted, not written, from here.
     """
 
-    def __init__(self, state: Path, node_id: str, collector_endpoint: str, *, clocks: Clocks | None = None) -> None:
+    def __init__(
+        self,
+        state: Path,
+        node_id: str,
+        collector_endpoint: str,
+        *,
+        clocks: Clocks | None = None,
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
         self.spool_root = state / "spool"
         self.blobs = BlobStore(state / "blobs")
         self._clocks = clocks or Clocks()
         self._shipper = Shipper(self.spool_root, node_id, collector_endpoint)
-        self._recorder = Recorder(self.spool_root, self._shipper.notify)
+        self._elsewhere = elsewhere
+        kinds = [kind for kind in event.KINDS if elsewhere is None or kind not in elsewhere.kinds]
+        self._recorder = Recorder(self.spool_root, self._shipper.notify, kinds=kinds)
         self._samplers: dict[str, ResourceSampler] = {}
         self._earlier: dict[str, tuple[Peaks, int]] = {}
         self._budgets: dict[str, Budget] = {}
@@ -104,6 +117,11 @@ class Telemetry:
     def record_loss(self, attempt_id: str, kind: str, count: int | None, reason: str) -> None:
         """A source lost `count` events, or an unknown number of them (None)."""
         self._recorder.record_loss(attempt_id, kind, count, reason)
+
+    def spooled_elsewhere(self, attempt_id: str, kind: str, durable_bytes: int) -> None:
+        """Another process has made a spool file durable up to here: ship it."""
+        if (self.spool_root / attempt_id).is_dir():
+            self._shipper.notify(attempt_id, kind, durable_bytes)
 
     async def flush(self, attempt_id: str, kind: str) -> None:
         """Wait until what was recorded of a kind is in the spool. Raises AttemptUnknownError."""
@@ -191,18 +209,32 @@ class Telemetry:
                 self._recorder.record_loss(attempt_id, "resource", None, COUNTERS_UNREADABLE)
             peaks, near_limit = sampler.usage.peaks, sampler.usage.near_limit
             oom_kill_count = sampler.usage.oom_kill_count
+        # First: it may still tell of tools that ran.
+        there = await self._finish_elsewhere(attempt_id)
         streams = await self._recorder.close_attempt(attempt_id)
         self._budgets.pop(attempt_id, None)
         finished = Finished(
-            counts={kind: stream.events for kind, stream in streams.items() if stream.events},
-            gaps={kind: stream.gaps for kind, stream in streams.items() if stream.gaps},
+            counts={kind: stream.events for kind, stream in streams.items() if stream.events} | there.counts,
+            gaps={kind: stream.gaps for kind, stream in streams.items() if stream.gaps} | there.gaps,
             peaks=peaks,
             memory_near_limit=near_limit,
             oom_kill_count=oom_kill_count,
             stored=False,
+            blocked_syscalls=there.blocked_syscalls,
+            trace_complete=there.complete,
         )
         await asyncio.to_thread(_write_finished, self.spool_root / attempt_id, finished)
         return finished
+
+    async def _finish_elsewhere(self, attempt_id: str) -> ElsewhereEnd:
+        if self._elsewhere is None:
+            return ElsewhereEnd({}, {}, 0, complete=True)
+        there = await self._elsewhere.finish(attempt_id)
+        for kind in self._elsewhere.kinds:
+            path = self.spool_root / attempt_id / f"{kind}.jsonl"
+            if path.exists():
+                self._shipper.notify(attempt_id, kind, path.stat().st_size)
+        return there
 
     async def _wait_stored(self, attempt_id: str, finished: Finished, timeout: float) -> bool:
         kinds = finished.counts.keys() | finished.gaps.keys()

@@ -157,6 +157,18 @@ def scan(handle: int, prefixes: tuple[bytes, bytes]) -> Tally:
     return tally
 
 
+def scan_file(directory: Path, kind: str) -> Tally:
+    """What a stream's file holds, of whatever writer; nothing when there is none. Raises OSError."""
+    try:
+        handle = os.open(directory / f"{kind}.jsonl", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return Tally()
+    try:
+        return scan(handle, event.prefixes(kind, directory.name))
+    finally:
+        os.close(handle)
+
+
 @dataclass(slots=True)
 class Place:
     """Where a reader stands: a line and the byte it begins at."""

@@ -77,12 +77,35 @@ class Peaks:
 
 
 @dataclass(frozen=True, slots=True)
+class ElsewhereEnd:
+    """What another process spooled of an attempt, once nothing more can follow: events and gap records by kind."""
+
+    counts: dict[str, int]
+    gaps: dict[str, int]
+    blocked_syscalls: int
+    complete: bool
+
+
+class Elsewhere(Protocol):
+    """Another process that writes some kinds of events into the same spool."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds that it alone writes."""
+        ...
+
+    async def finish(self, attempt_id: str) -> ElsewhereEnd:
+        """End an attempt there; never raises for a process that is away. May still record events of other kinds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """An attempt's telemetry when nothing more can follow.
 
     `counts` and `gaps` count events and gap records by kind. `stored` is False when the collector had not confirmed
     every line before the deadline: the spool keeps them and they are still shipped. `oom_kill_count` is -1 when the
-    counter was never read.
+    counter was never read. `trace_complete` is False when process or escape events were lost.
     """
 
     counts: dict[str, int]
@@ -91,6 +114,8 @@ class Finished:
     memory_near_limit: bool
     oom_kill_count: int
     stored: bool
+    blocked_syscalls: int = 0
+    trace_complete: bool = True
 
     @property
     def telemetry_events(self) -> int:
