@@ -53,6 +53,8 @@ class DaemonConfig(_Strict):
     agent_endpoint: str
     scheduler_endpoint: str
     collector_endpoint: str
+    # The trace sink's control socket; without one nobody hears the sentries: no process and no escape events.
+    trace_endpoint: str | None = None
     token_key_file: Path
     docker_host: str = "unix:///var/run/docker.sock"
     runtime: str = DEFAULT_RUNTIME

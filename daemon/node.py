@@ -27,8 +27,10 @@ from daemon.attempts.journal import Journal
 from daemon.attempts.limits import DiskWatch, TimeKeeper
 from daemon.attempts.live import LiveAttempt
 from daemon.attempts.recovery import Recovery
+from daemon.attempts.registry import Registry
 from daemon.attempts.sampling import start_sampling
 from daemon.attempts.stacks import Stack, Stacks
+from daemon.attempts.tracing import NoTracing, SinkTracing
 from daemon.attempts.watcher import RuntimeWatcher
 from daemon.config import DaemonConfig
 from daemon.fswatch.facade import FilesystemWatch
@@ -46,6 +48,7 @@ from daemon.services.errors import translate
 from daemon.services.judge_service import JudgeSandboxService
 from daemon.state import prepare_state
 from daemon.telemetry.facade import Telemetry
+from daemon.trace.client import TraceClient
 from daemon.workspace.manager import WorkspaceConfig, WorkspaceManager
 from wire import token
 from wire.server import Server
@@ -117,9 +120,10 @@ class Node:
                 await server.start()
             log.info("node_ready", node_id=config.node_id, instance=config.instance)
             try:
-                await self._serve(
-                    RuntimeWatcher(node, ender).run(), disk.run(), node.pools.run(), heartbeat.run()
-                )
+                works = [RuntimeWatcher(node, ender).run(), disk.run(), node.pools.run(), heartbeat.run()]
+                if isinstance(node.tracing, SinkTracing):
+                    works.append(node.tracing.run())
+                await self._serve(*works)
             finally:
                 for server in servers:
                     await server.stop()
@@ -128,8 +132,16 @@ class Node:
     async def _context(self, executor: ThreadPoolExecutor, workspace: WorkspaceManager, profile: str) -> NodeContext:
         config = self._config
         settings = SandboxSettings(config.instance, {profile_digest(profile): profile})
-        factory = SandboxFactory(self._runtime, workspace, SystemClock(), settings)
-        telemetry = Telemetry(config.state_dir, config.node_id, config.collector_endpoint)
+        registry = Registry()
+        tracing = None
+        if config.trace_endpoint is not None:
+            client = TraceClient(config.trace_endpoint, config.node_id)
+            tracing = SinkTracing(client, registry, config.state_dir / "spool")
+        telemetry = Telemetry(config.state_dir, config.node_id, config.collector_endpoint, elsewhere=tracing)
+        if tracing is not None:
+            tracing.attend(telemetry)
+        confirm = None if tracing is None else tracing.confirm
+        factory = SandboxFactory(self._runtime, workspace, SystemClock(), settings, confirm=confirm)
         cpus = (os.cpu_count() or 1) * 1_000
 
         def may_create() -> bool:
@@ -142,6 +154,8 @@ class Node:
             workspace=workspace,
             pools=PoolManager(factory, SystemClock(), may_create=may_create),
             telemetry=telemetry,
+            tracing=tracing or NoTracing(),
+            registry=registry,
             stacks=Stacks({name: await self._stack(name, profile) for name in config.stacks}),
             journal=Journal(config.state_dir / "journal.db"),
             clock=HostClock(),
@@ -207,6 +221,8 @@ class Node:
         for attempt in node.registry:
             if attempt.entry is not None:
                 await attempt.entry.link.close()
+        if isinstance(node.tracing, SinkTracing):
+            await node.tracing.close()
         await node.fswatch.close()
         await node.telemetry.close()
         await workspace.close()

@@ -116,9 +116,16 @@ class Claimer:
         facts.container_id, facts.image_digest = entry.container_id, entry.image_digest
         # Journalled before the first use: a restart in between finds the sandbox and takes it back.
         await self._node.keep(attempt)
-        async with asyncio.timeout(ASSIGN_TIMEOUT_SECONDS):
-            slot = await self._node.workspace.assign(entry.slot, facts.spec.challenge_digest)
-            await entry.link.assign(environment(facts.spec.challenge_id, facts.spec.environment))
+        # While the workspace is mounted: it costs the claim no time.
+        bound = asyncio.ensure_future(self._node.tracing.bind(entry.container_id, facts.attempt_id))
+        try:
+            async with asyncio.timeout(ASSIGN_TIMEOUT_SECONDS):
+                slot = await self._node.workspace.assign(entry.slot, facts.spec.challenge_digest)
+                await bound
+                await entry.link.assign(environment(facts.spec.challenge_id, facts.spec.environment))
+        finally:
+            bound.cancel()
+            await asyncio.wait({bound})
         return slot
 
     async def _rename(self, attempt: LiveAttempt) -> None:

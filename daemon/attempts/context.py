@@ -20,6 +20,7 @@ from daemon.attempts.live import LiveAttempt
 from daemon.attempts.model import State
 from daemon.attempts.registry import Registry
 from daemon.attempts.stacks import Stacks
+from daemon.attempts.tracing import NoTracing, Tracing
 from daemon.fswatch.facade import FilesystemWatch
 from daemon.pool.manager import PoolManager
 from daemon.runtime.port import Runtime
@@ -47,6 +48,7 @@ class NodeContext:
     memory_budget_bytes: int
     artifacts: Path
     fswatch: FilesystemWatch
+    tracing: Tracing = field(default_factory=NoTracing)
     registry: Registry = field(default_factory=Registry)
     background: set[asyncio.Task[Any]] = field(default_factory=set)
 

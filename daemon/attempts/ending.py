@@ -193,6 +193,7 @@ class Ender:
         facts.usage.disk_written_bytes = done.peaks.disk_written_bytes
         facts.usage.pids_peak = done.peaks.pids_peak
         facts.usage.telemetry_events = done.telemetry_events
+        facts.evidence.blocked_syscalls = max(facts.evidence.blocked_syscalls, done.blocked_syscalls)
         facts.evidence.memory_near_limit = facts.evidence.memory_near_limit or done.memory_near_limit
         facts.evidence.oom_kill_count = max(facts.evidence.oom_kill_count, done.oom_kill_count)
         if facts.limits is not None and done.peaks.pids_peak >= facts.limits.pids:

@@ -7,6 +7,8 @@ One instance with places of its own, so that it shares the host with a `make run
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import json
 import os
 import re
@@ -17,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +35,17 @@ MIB = 1024**2
 LIVENESS_SECONDS = 30.0
 ENDPOINTS = {
     "collector": ("collector",),
+    "trace": ("trace",),
     "scheduler": ("scheduler", "scheduler-agents"),
     "node": ("node", "node-agents"),
 }
-MODULES = {"collector": "records.collector", "scheduler": "scheduler", "node": "daemon", "judge": "judges"}
+MODULES = {
+    "collector": "records.collector",
+    "scheduler": "scheduler",
+    "trace": "daemon.trace",
+    "node": "daemon",
+    "judge": "judges",
+}
 DEFAULTS = {"memory_bytes": 256 * MIB, "cpu_millis": 1_000, "disk_bytes": 96 * MIB, "pids": 128, "tmp_bytes": 32 * MIB}
 POLICY = {"memory_bytes": 1024 * MIB, "cpu_millis": 2_000, "disk_bytes": 512 * MIB, "pids": 256, "tmp_bytes": 256 * MIB}
 
@@ -52,6 +61,16 @@ class Environment:
         self.state = self.root / "s"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.docker = docker.from_env()
+        # An entry of its own: where sentries connect is fixed by the entry.
+        self.runtime = f"{registration.RUNSC}-{self.instance}"
+        runsc = Path(self.docker.info()["Runtimes"][registration.RUNSC]["path"])
+        pod_init = self.root / "s" / "trace" / "pod-init.json"
+        entry = registration.runsc_entry(
+            runsc, panic_log_directory=self.root / "p", extra_arguments=[f"--pod-init-config={pod_init}"]
+        )
+        (self.root / "p").mkdir(mode=0o700)
+        with _registering():
+            registration.apply(self.docker, registration.find_daemon(), {self.runtime: entry})
         self._configs = {
             "collector": {"endpoint": self.endpoint("collector"), "database_url": f"sqlite:///{self.state}/events.db"},
             "scheduler": {
@@ -63,6 +82,13 @@ class Environment:
                 "audit_db": str(self.state / "audit.db"),
                 **(scheduler or {}),
             },
+            "trace": {
+                "trace_socket": f"{self.root}/sentries.sock",
+                "endpoint": self.endpoint("trace"),
+                "nodes": {"node-0": str(self.state / "node")},
+                "files": str(pod_init.parent),
+                "runsc": str(runsc),
+            },
             "node": {
                 "node_id": "node-0",
                 "instance": self.instance,
@@ -73,7 +99,8 @@ class Environment:
                 "collector_endpoint": self.endpoint("collector"),
                 "token_key_file": str(self.state / "token.key"),
                 "seccomp_profile": str(REPOSITORY / "seccomp" / "profile.json"),
-                "runtime": registration.RUNSC,
+                "runtime": self.runtime,
+                "trace_endpoint": self.endpoint("trace"),
                 "disk_reserve_bytes": 0,
                 "stacks": {
                     "python311": {
@@ -100,7 +127,7 @@ class Environment:
         if not key.exists():
             key.write_bytes(secrets.token_bytes(32))
             key.chmod(0o600)
-        for name in names or ("collector", "scheduler", "node", "judge"):
+        for name in names or ("collector", "scheduler", "trace", "node", "judge"):
             self._start(name)
 
     def _start(self, name: str) -> None:
@@ -153,7 +180,7 @@ class Environment:
 
     def stop(self) -> None:
         """End everything and assert that nothing is left."""
-        for name in ("judge", "node", "scheduler", "collector"):
+        for name in ("judge", "node", "trace", "scheduler", "collector"):
             if name in self.processes:
                 code = self.kill(name, signal.SIGTERM)
                 assert code == 0, f"{name} ended with {code}:\n{self.tail(name)}"
@@ -171,9 +198,19 @@ class Environment:
             "loop devices": self.loop_devices(),
             "sockets": [str(p) for p in self.root.glob("*.sock")],
         }
+        with _registering():
+            registration.withdraw(self.docker, registration.find_daemon(), [self.runtime])
         self.docker.close()
         shutil.rmtree(self.root)
         assert not any(left.values()), left
+
+
+@contextlib.contextmanager
+def _registering() -> Iterator[None]:
+    """One test process at a time reads, changes and writes the engine's file."""
+    with Path("/tmp/gauntlet-test-registration.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _serving(endpoint: str) -> bool:

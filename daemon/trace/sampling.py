@@ -1,0 +1,44 @@
+"""What each process of a running attempt uses, looked at every few seconds: CPU time and resident memory.
+
+gVisor's trace has neither. A look costs CPU of its own, so the pause grows with the number of attempts and with what
+a look took: at most SHARE of one CPU goes into it. A process that no look met has no figures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import structlog
+
+from daemon.trace.runsc import Runsc, RunscError
+from daemon.trace.traced import Traced
+
+PAUSE_SECONDS = 3.0
+SHARE = 0.03
+
+log = structlog.get_logger(__name__)
+
+
+async def run(runsc: Runsc, bound: Callable[[], list[Traced]]) -> None:
+    """Look at every bound sandbox, for ever."""
+    while True:
+        began = time.monotonic()
+        for traced in bound():
+            if len(traced.tree):
+                await look(runsc, traced)
+        await asyncio.sleep(max(PAUSE_SECONDS, (time.monotonic() - began) / SHARE))
+
+
+async def look(runsc: Runsc, traced: Traced) -> None:
+    """Look at one. A sandbox that ends meanwhile is none the worse."""
+    try:
+        times = await runsc.cpu_ms(traced.container_id)
+        processes = await runsc.processes(traced.container_id)
+    except (RunscError, OSError) as error:
+        if not traced.ended.is_set():
+            log.info("trace_sample_failed", container_id=traced.container_id, error=str(error))
+        return
+    for seen in processes:
+        traced.tree.sampled(seen.pid, times.get(seen.pid), seen.rss)

@@ -1,0 +1,302 @@
+"""The processes of one sandbox, as its sentry tells them: who made whom, what each ran, how each ended.
+
+Pure: points in, facts out. A fact is a process event's fields, a denied call, or a run of a tool. Left out: threads,
+PID 1, the helpers that PID 1 starts for itself, and its starts of programs that do not exist. A process that never
+ran a program of its own is told as `forked` when it ends, under its maker's command line.
+
+A hostile sentry can lie about its own sandbox and make this grow to MAX_PROCESSES, no more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from daemon.trace.calls import DENIED, KILLED_CALL, SIGNALS, SIGSYS, Sent, errno_name, signal_of
+from daemon.trace.points import Called, Cloned, Executed, Exited, Point, Who
+from formats import event
+from formats.canonical import DIGEST_PREFIX
+
+MAX_PROCESSES = 40_000
+MAX_PENDING_SIGNALS = 4_096
+CLONE_PARENT, CLONE_THREAD = 0x8000, 0x10000
+INIT = 1
+TOOLS = b"/workspace/tools/bin/"
+HELPER_MODES = frozenset({b"file-worker", b"-version"})
+# A signal to a whole group cannot be matched to one process: it explains a death that comes within this time.
+GROUP_SIGNAL_NS = 1_000_000_000
+SIGKILL = 9
+
+
+class Denied(NamedTuple):
+    """A refused call."""
+
+    syscall: str
+    result: str
+    pid: int
+    command_line: str
+    guest_time_ns: int
+    inferred: bool
+
+
+class Ran(NamedTuple):
+    """A program below tools/bin that ended. `start_ns` by our clock, `duration_ns` by the guest's."""
+
+    name: str
+    pid: int
+    ppid: int
+    command_line: str
+    start_ns: int
+    duration_ns: int
+    status: int
+
+
+Fact = event.Process | Denied | Ran
+
+
+class _Tool(NamedTuple):
+    name: str
+    command_line: str
+    start_ns: int
+    guest_ns: int
+
+
+@dataclass(slots=True)
+class Process:
+    """One living process."""
+
+    pid: int
+    ppid: int
+    maker: int
+    command_line: str
+    guest_ns: int
+    programs: int = 0
+    helper: bool = False
+    cpu_ms: float | None = None
+    rss: int | None = None
+    told: set[int] = field(default_factory=set)
+    tools: list[_Tool] = field(default_factory=list)
+
+
+def command_line(argv: Iterable[bytes]) -> tuple[str, str]:
+    """Arguments joined by spaces and cut, and the digest of them all joined by NUL."""
+    words = tuple(argv)
+    head, size = [], 0
+    for word in words:
+        head.append(word[: event.COMMAND_LINE_BYTES])
+        size += len(head[-1]) + 1
+        if size > event.COMMAND_LINE_BYTES:
+            break
+    text = b" ".join(head)[: event.COMMAND_LINE_BYTES].decode("utf-8", "replace")
+    digest = DIGEST_PREFIX + hashlib.sha256(b"\0".join(words)).hexdigest()
+    return _fit(text), digest
+
+
+def _fit(text: str) -> str:
+    """Each bad byte has become three: cut again."""
+    encoded = text.encode("utf-8")
+    return (
+        text
+        if len(encoded) <= event.COMMAND_LINE_BYTES
+        else encoded[: event.COMMAND_LINE_BYTES].decode(errors="ignore")
+    )
+
+
+class Tree:
+    """State of one trace. `clock_ns` is our wall clock."""
+
+    def __init__(self, clock_ns: Callable[[], int]) -> None:
+        self._clock_ns = clock_ns
+        self._processes: dict[int, Process] = {}
+        self._group_signals: dict[int, int] = {}
+        self._sending: dict[int, tuple[Sent, str, int | None]] = {}
+        self.ignored = 0
+
+    def __len__(self) -> int:
+        return len(self._processes)
+
+    def feed(self, point: Point) -> list[Fact]:
+        """What one point means."""
+        match point:
+            case Cloned():
+                return self._cloned(point)
+            case Executed():
+                return self._executed(point)
+            case Exited():
+                return self._exited(point)
+            case Called():
+                return self._called(point)
+        return []
+
+    def seed(self, pid: int, ppid: int, argv: list[str]) -> None:
+        """A process that was there before the trace began (again). Says nothing."""
+        if pid == INIT or pid in self._processes:
+            return
+        words = [word.encode() for word in argv]
+        process = self._new(pid, ppid, ppid, command_line(words)[0], 0)
+        process.programs = 1
+        process.helper = ppid == INIT and _helper_arguments(words)
+
+    def sampled(self, pid: int, cpu_ms: float | None, rss: int | None) -> None:
+        """A look at a living process."""
+        process = self._processes.get(pid)
+        if process is not None:
+            process.cpu_ms = process.cpu_ms if cpu_ms is None else cpu_ms
+            process.rss = process.rss if rss is None else max(rss, process.rss or 0)
+
+    def finish(self) -> list[Fact]:
+        """The sandbox is gone: whoever still lived was killed with it."""
+        facts: list[Fact] = []
+        for process in list(self._processes.values()):
+            facts += self._end(process, SIGKILL, 0, inferred=True)
+        return facts
+
+    def _cloned(self, point: Cloned) -> list[Fact]:
+        who = point.who
+        if point.flags & CLONE_THREAD or point.pid in (who.pid, INIT):
+            return []
+        maker = self._processes.get(who.pid)
+        ppid = who.ppid if point.flags & CLONE_PARENT else who.pid
+        line = "" if maker is None else maker.command_line
+        facts: list[Fact] = []
+        if (old := self._processes.get(point.pid)) is not None:  # its end was lost
+            facts = self._end(old, SIGKILL, who.time_ns, inferred=True)
+        self._new(point.pid, ppid, who.pid, line, who.time_ns)
+        return facts
+
+    def _new(self, pid: int, ppid: int, maker: int, line: str, guest_ns: int) -> Process:
+        process = Process(pid, ppid, maker, line, guest_ns)
+        if len(self._processes) < MAX_PROCESSES:
+            self._processes[pid] = process
+        else:
+            self.ignored += 1
+        return process
+
+    def _known(self, who: Who) -> Process:
+        """The process, or a new one whose beginning was not told."""
+        return self._processes.get(who.pid) or self._new(who.pid, who.ppid, who.ppid, "", who.time_ns)
+
+    def _executed(self, point: Executed) -> list[Fact]:
+        who = point.who
+        if who.pid == INIT:
+            return []
+        process = self._known(who)
+        if process.maker == INIT and not process.programs and point.bare and _helper_arguments(point.argv):
+            process.helper = True
+        process.programs += 1
+        process.command_line, digest = command_line(point.argv)
+        if process.helper:
+            return []
+        if point.path.startswith(TOOLS):
+            name = point.path.rpartition(b"/")[2].decode("utf-8", "replace")
+            process.tools.append(_Tool(name, process.command_line, self._clock_ns(), who.time_ns))
+        fields = self._fields("process_spawn", process, who.time_ns)
+        fields["command_line_sha256"] = digest
+        return [fields]
+
+    def _exited(self, point: Exited) -> list[Fact]:
+        if point.who.pid == INIT:
+            return []
+        return self._end(self._known(point.who), point.status, point.who.time_ns)
+
+    def _end(self, process: Process, status: int, guest_ns: int, *, inferred: bool = False) -> list[Fact]:
+        self._processes.pop(process.pid, None)
+        if process.helper or (process.maker == INIT and not process.programs):
+            return []
+        facts: list[Fact] = []
+        if not process.programs:
+            born = self._fields("process_spawn", process, process.guest_ns)
+            born["forked"] = True
+            facts.append(born)
+        number = status & 0x7F
+        if number and not inferred and number not in process.told:
+            # Nobody sent it by a call that we saw: the kernel did, or it went to a group.
+            delivered = self._fields("signal_delivery", process, guest_ns)
+            delivered["signal"], delivered["inferred"] = number, True
+            if number == SIGSYS and guest_ns - self._group_signals.get(SIGSYS, -GROUP_SIGNAL_NS) >= GROUP_SIGNAL_NS:
+                facts.append(Denied(KILLED_CALL, "killed", process.pid, process.command_line, guest_ns, True))
+            facts.append(delivered)
+        ended = self._fields("process_exit", process, guest_ns)
+        ended["cpu_time_ms"], ended["peak_rss_bytes"] = process.cpu_ms, process.rss
+        if number:
+            ended["signal"] = number
+        else:
+            ended["exit_code"] = status >> 8
+        if inferred:
+            ended["inferred"] = True
+        facts.append(ended)
+        for tool in process.tools:
+            length = max(0, guest_ns - tool.guest_ns)
+            ran = (tool.name, process.pid, process.ppid, tool.command_line, tool.start_ns, length, status)
+            facts.append(Ran(*ran))
+        return facts
+
+    def _called(self, point: Called) -> list[Fact]:
+        if point.sysno in SIGNALS:
+            return self._signalled(point)
+        name = DENIED.get(point.sysno)
+        if name is None or not point.ended or not point.errno or point.who.pid == INIT:
+            return []
+        process = self._processes.get(point.who.pid)
+        line = "" if process is None else process.command_line
+        return [Denied(name, errno_name(point.errno), point.who.pid, line, point.who.time_ns, False)]
+
+    def _signalled(self, point: Called) -> list[Fact]:
+        who = point.who
+        if not point.ended:
+            sent = signal_of(point.sysno, point.arguments, who.pid)
+            if sent is not None and len(self._sending) < MAX_PENDING_SIGNALS:
+                self._begin(who, sent)
+            return []
+        sent, line, ppid = self._sending.pop(who.tid, (None, "", None))
+        if sent is None or point.errno:
+            return []
+        fields: event.Process = {
+            "timestamp_ns": self._clock_ns(),
+            "event": "signal_delivery",
+            "pid": sent.target,
+            "ppid": ppid,
+            "command_line": line,
+            "exit_code": None,
+            "cpu_time_ms": None,
+            "peak_rss_bytes": None,
+            "signal": sent.number,
+            "sender_pid": who.pid,
+            "guest_time_ns": who.time_ns,
+        }
+        return [fields]
+
+    def _begin(self, who: Who, sent: Sent) -> None:
+        """Before the call ends, since its target may be gone by then."""
+        target = self._processes.get(sent.target)
+        if sent.target <= 0:
+            self._group_signals[sent.number] = who.time_ns
+        elif target is None:
+            if who.pid == INIT:
+                return  # PID 1 to itself
+        else:
+            if who.pid == INIT and target.helper:
+                return
+            target.told.add(sent.number)
+        line, ppid = ("", None) if target is None else (target.command_line, target.ppid)
+        self._sending[who.tid] = (sent, line, ppid)
+
+    def _fields(self, what: event.ProcessEvent, process: Process, guest_ns: int) -> event.Process:
+        return {
+            "timestamp_ns": self._clock_ns(),
+            "event": what,
+            "pid": process.pid,
+            "ppid": process.ppid,
+            "command_line": process.command_line,
+            "exit_code": None,
+            "cpu_time_ms": None,
+            "peak_rss_bytes": None,
+            "guest_time_ns": guest_ns,
+        }
+
+
+def _helper_arguments(argv: Iterable[bytes]) -> bool:
+    words = tuple(argv)
+    return len(words) == 2 and words[1] in HELPER_MODES
