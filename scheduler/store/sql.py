@@ -63,9 +63,9 @@ class SqlStore(ControlStore):
             if (depth or 0) >= max_depth:
                 raise QueueFull(max_depth)
             values = {name: _encode(name, getattr(attempt, name)) for name in COLUMNS - {"seq"}}
-            db.execute(insert(attempts).values(values))
+            kept = db.execute(insert(attempts).values(values).returning(*attempts.c)).one()
             _remember(db, request, attempt.attempt_id)
-            return _attempt(db, attempt.attempt_id), True
+            return _decode(kept), True
 
     def attempt(self, attempt_id: str) -> Attempt | None:
         """One."""
@@ -110,18 +110,17 @@ class SqlStore(ControlStore):
         check_changes(changes)
         with writing(self._engine) as db:
             known = _known(db, request) is not None if request is not None else False
-            applied = False
+            row = None
             if not known:
                 where = and_(attempts.c.attempt_id == attempt_id, _clause(when))
                 values = {name: _encode(name, value) for name, value in changes.items()}
                 if values:
-                    applied = db.execute(update(attempts).where(where).values(values)).rowcount == 1
+                    row = db.execute(update(attempts).where(where).values(values).returning(*attempts.c)).one_or_none()
                 else:
-                    applied = db.scalar(select(attempts.c.seq).where(where)) is not None
-            attempt = _attempt(db, attempt_id)
-            if request is not None and applied:
+                    row = db.execute(select(attempts).where(where)).one_or_none()
+            if request is not None and row is not None:
                 _remember(db, request, attempt_id)
-            return Change(attempt, applied, known)
+            return Change(_decode(row) if row is not None else _attempt(db, attempt_id), row is not None, known)
 
     def assign(self, planner: Planner) -> list[Attempt]:
         """Place."""
@@ -146,9 +145,10 @@ class SqlStore(ControlStore):
                 where = and_(attempts.c.attempt_id == choice.attempt_id, attempts.c.state == State.QUEUED.value)
                 placing = update(attempts).where(where)
                 placing = placing.values(state=State.STARTING.value, node_id=choice.node_id, fence=attempts.c.fence + 1)
-                if db.execute(placing).rowcount != 1:
+                row = db.execute(placing.returning(*attempts.c)).one_or_none()
+                if row is None:
                     raise ValueError(f"{choice.attempt_id} is not queued")
-                placed.append(_attempt(db, choice.attempt_id))
+                placed.append(_decode(row))
             return placed
 
     def put_node(self, node: NodeRow) -> NodeRow:
