@@ -6,6 +6,7 @@ Owns looking only: it starts, installs and mends nothing, and needs no service o
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -25,6 +26,9 @@ MINIMUM_API = (1, 40)
 MINIMUM_RUNSC = 20260905
 MINIMUM_FREE_BYTES = 10 * 1024**3
 ASK_SECONDS = 20.0
+# What a sentry's socket must hold: the arguments and the environment of one execve. The trace sink raises it.
+SEND_BUFFER_BYTES = 4 << 20
+SEND_BUFFER = Path("/proc/sys/net/core/wmem_default")
 SETUP = "run: scripts/setup"
 UP = "run: make run (the stack `local` brings it)"
 
@@ -132,6 +136,40 @@ def runtime(machine: Machine) -> Check:
     return Check("runtime", True, f"{RUNTIME} = {entry['path']}", UP)
 
 
+def trace(machine: Machine) -> Check:
+    """Whether what processes do is heard: every environment's entry names a session, its sink listens."""
+    if machine.client is None:
+        return Check("trace", False, "cannot be asked without an engine", SETUP)
+    runtimes = machine.client.info().get("Runtimes") or {}
+    entries = {name: entry for name, entry in runtimes.items() if name.startswith(f"{RUNTIME}-")}
+    if not entries:
+        return Check("trace", False, "no environment is up, so no sandbox is heard", UP)
+    for name, entry in sorted(entries.items()):
+        trouble = _untraced(entry.get("runtimeArgs") or [])
+        if trouble:
+            return Check("trace", False, f"{name}: {trouble}", UP)
+    buffer = int(SEND_BUFFER.read_text(encoding="ascii"))
+    if buffer < SEND_BUFFER_BYTES:
+        detail = f"{SEND_BUFFER} is {buffer}: the largest execve events are lost (each as a gap record)"
+        return Check("trace", False, detail, f"sysctl -w net.core.wmem_default={SEND_BUFFER_BYTES}")
+    return Check("trace", True, f"heard: {', '.join(sorted(entries))}", UP)
+
+
+def _untraced(arguments: list[str]) -> str:
+    """Why an entry's sandboxes are not heard; empty when they are."""
+    flag = "--pod-init-config="
+    named = [Path(word.removeprefix(flag)) for word in arguments if word.startswith(flag)]
+    if not named:
+        return "process and escape telemetry is off (no trace session)"
+    try:
+        sinks = json.loads(named[-1].read_bytes())["trace_session"]["sinks"]
+        sockets = [Path(sink["config"]["endpoint"]) for sink in sinks]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        return f"{named[-1]} cannot be read ({error})"
+    missing = [str(path) for path in sockets if not path.is_socket()]
+    return f"no sink listens at {', '.join(missing)}: no sandbox can start" if missing else ""
+
+
 def runsc(machine: Machine) -> Check:
     """gVisor's program, new enough for the systrap platform."""
     found = machine.find("runsc")
@@ -218,6 +256,7 @@ CHECKS: tuple[Callable[[Machine], Check], ...] = (
     docker_engine,
     runsc,
     runtime,
+    trace,
     image,
     pulumi,
     language_host,
