@@ -1,0 +1,20 @@
+"""What holds for every test session: the machine's state before it is kept, for the test that runs last."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.leftovers import Leftovers, snapshot
+
+BEFORE: pytest.StashKey[Leftovers] = pytest.StashKey()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Look before the first test."""
+    session.config.stash[BEFORE] = snapshot()
+
+
+@pytest.fixture
+def before(request: pytest.FixtureRequest) -> Leftovers:
+    """What was there before the first test."""
+    return request.config.stash[BEFORE]
