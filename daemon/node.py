@@ -26,6 +26,7 @@ from daemon.attempts.ending import Ender, Releaser
 from daemon.attempts.journal import Journal
 from daemon.attempts.limits import DiskWatch, TimeKeeper
 from daemon.attempts.live import LiveAttempt
+from daemon.attempts.model import Cause
 from daemon.attempts.recovery import Recovery
 from daemon.attempts.registry import Registry
 from daemon.attempts.sampling import start_sampling
@@ -93,6 +94,9 @@ class Node:
                 await judges.destroy_of(attempt)
 
             def on_running(attempt: LiveAttempt) -> None:
+                if attempt.died.is_set():  # while it was still being assigned
+                    ender.begin(attempt, Cause.SANDBOX_DIED)
+                    return
                 keeper.start(attempt)
                 attempt.spawn(start_sampling(node, attempt), "sampling")
 

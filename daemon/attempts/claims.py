@@ -86,6 +86,8 @@ class Claimer:
             await self._node.fswatch.begin(facts.attempt_id, attempt.slot)
             await self._node.keep(attempt)
         except BaseException:
+            if attempt.entry is not None:
+                self._node.pools.retire(attempt.entry)
             await self._node.fswatch.forget(attempt.facts.attempt_id)
             self._node.registry.remove(attempt)
             await self._node.blocking(self._node.journal.drop, attempt.facts.attempt_id)
