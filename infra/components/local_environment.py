@@ -1,4 +1,4 @@
-"""An environment on one machine: runtime, profile, images, then collector, scheduler, daemons, judge worker.
+"""An environment on one machine: runtime, profile, images, then every service from the collector to the judge worker.
 
 Each service depends on exactly what it uses, so that a changed setting restarts what it concerns and nothing else.
 """
@@ -77,8 +77,21 @@ class LocalEnvironment(pulumi.ComponentResource):
         }
         return self._service("scheduler", "scheduler", config, USER, [self._scheduler_endpoint, agents], collector)
 
+    def _trace(self) -> Service:
+        settings, places = self._settings, self._places
+        endpoint = places.socket("trace")
+        config = {
+            "trace_socket": str(places.trace_socket),
+            "endpoint": endpoint,
+            "nodes": {f"node-{number}": str(places.state / f"node-{number}") for number in range(settings.daemons)},
+            "files": str(places.trace),
+            "runsc": _runsc(),
+        }
+        return self._service("trace", "daemon.trace", config, "root", [endpoint])
+
     def _daemons(self, collector: Service, scheduler: Service) -> list[Service]:
         settings, places = self._settings, self._places
+        trace = self._trace()
         runtime = Runtime(
             "runtime",
             instance=settings.instance,
@@ -119,6 +132,7 @@ class LocalEnvironment(pulumi.ComponentResource):
                 "agent_endpoint": endpoints[1],
                 "scheduler_endpoint": self._scheduler_endpoint,
                 "collector_endpoint": places.socket("collector"),
+                "trace_endpoint": places.socket("trace"),
                 "token_key_file": str(places.token_key),
                 "docker_host": settings.docker_host,
                 "runtime": places.runtime,
@@ -129,7 +143,7 @@ class LocalEnvironment(pulumi.ComponentResource):
                 "socket_gid": self._installation.gid,
             }
             made.append(
-                self._service(node, "daemon", config, "root", endpoints, collector, scheduler, runtime, profile)
+                self._service(node, "daemon", config, "root", endpoints, collector, scheduler, trace, runtime, profile)
             )
         return made
 

@@ -57,6 +57,21 @@ class Places:
         return self.state / "panic"
 
     @property
+    def trace(self) -> Path:
+        """Where the trace sink writes what sandboxes are created with."""
+        return self.state / "trace"
+
+    @property
+    def pod_init(self) -> Path:
+        """The trace session that the runtime entry names."""
+        return self.trace / "pod-init.json"
+
+    @property
+    def trace_socket(self) -> Path:
+        """Where sentries connect. Root's alone."""
+        return self.run / "sentries.sock"
+
+    @property
     def profile(self) -> Path:
         """The seccomp profile in use."""
         return self.state / "seccomp.json"

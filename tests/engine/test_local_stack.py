@@ -68,13 +68,13 @@ def test_a_changed_setting_changes_only_what_depends_on_it(stack):
     assert changed == {"node-0"}
 
 
-def test_services_are_detached_and_only_the_daemon_is_root(stack):
+def test_services_are_detached_and_only_the_daemon_and_the_trace_sink_are_root(stack):
     for name, state in stack.services().items():
         child = psutil.Process(stack.child(name))
         keeper = psutil.Process(int(state["pid"]))
         assert os.getsid(child.pid) == child.pid
         assert os.getsid(keeper.pid) == keeper.pid
-        assert child.username() == ("root" if name == "node-0" else "gauntlet"), name
+        assert child.username() == ("root" if name in ("node-0", "trace") else "gauntlet"), name
         inherited = [f.path for f in child.open_files() if str(REPOSITORY) in f.path]
         assert inherited == []
         assert not [c for c in child.net_connections("inet") if c.status == "LISTEN"]

@@ -58,7 +58,9 @@ class RuntimeRegistration(Kind):
 
 
 def _entry(places: Places, runsc: Path) -> registration.RuntimeEntry:
-    return registration.runsc_entry(runsc, panic_log_directory=places.panic_logs)
+    # Without a listener behind that session no container starts: a sandbox nobody hears is none.
+    session = f"--pod-init-config={places.pod_init}"
+    return registration.runsc_entry(runsc, panic_log_directory=places.panic_logs, extra_arguments=[session])
 
 
 def _digest(places: Places, runsc: Path) -> str:
