@@ -9,21 +9,40 @@ from pathlib import Path
 from gauntlet.scheduler.v1 import scheduler_service_pb2 as pb
 
 from cli.clients import Services
+from cli.running import messages
 from formats.challenge import ChallengeSpec, check_directory
+from formats.network_files import NetworkText, network_texts, report_problems
 from formats.objective import parse_objective
 from formats.package import pack
+from formats.problems import FormatError
+from network.challenge import check_challenge
+from network.check import Source
 
 CHUNK_BYTES = 512 * 1024
 UPLOAD_TIMEOUT = 300.0
 
 
 def checked(directory: Path) -> ChallengeSpec:
-    """The description of a directory that can be sent. Raises FormatError with every problem."""
+    """The description of a directory that can be sent; warnings of its network file are said aloud.
+
+    Raises FormatError with every problem.
+    """
     spec = check_directory(directory)
     objective = directory / "hidden" / "judge_config" / "objective.yaml"
     if objective.is_file():
         parse_objective(objective.read_bytes(), str(objective))
+    texts = network_texts(directory, spec)
+    network = check_challenge(_source(directory, texts.network), _source(directory, texts.isolation))
+    if not network.ok:
+        raise FormatError(report_problems(problem.to_json() for problem in network.report.problems))
+    for warning in network.report.warnings:
+        messages.print(f"[yellow]warning:[/] {str(warning).replace('[', chr(92) + '[')}", soft_wrap=True)
     return spec
+
+
+def _source(directory: Path, text: NetworkText | None) -> Source | None:
+    """The text under its path here, so that a problem can be clicked on."""
+    return Source(text.text, str(directory / text.file), text.only) if text is not None else None
 
 
 async def upload(services: Services, directory: Path) -> str:

@@ -10,7 +10,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
 import typer
 
-from cli import agent_calls, attempts, diagnosis, operators
+from cli import agent_calls, attempts, diagnosis, network, operators
 
 app = typer.Typer(
     name="gauntlet",
@@ -29,6 +29,7 @@ app.command("queue")(operators.queue)
 app.add_typer(operators.node, name="node")
 app.add_typer(operators.pool, name="pool")
 app.add_typer(operators.audit, name="audit")
+app.add_typer(network.app, name="network")
 app.command("doctor")(diagnosis.doctor)
 
 if __name__ == "__main__":

@@ -1,16 +1,17 @@
 """A challenge: its description (`challenge.yaml`) and the shape of its directory.
 
 Owns the schema and the checks that need only the directory. Packing and unpacking are `formats.package`; judge
-settings are `formats.objective`; whether a stack exists or a resource fits a node's policy is the services' answer.
+settings are `formats.objective`; what a network file means is the room `network`'s word (`formats.network_files` hands
+it over); whether a stack exists or a resource fits a node's policy is the services' answer.
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from formats.problems import FormatError, Problem, load_yaml, validate
 from formats.sizes import parse_size
@@ -36,12 +37,15 @@ RESERVED_ENVIRONMENT = frozenset(
     }
 )
 MAX_ENVIRONMENT_BYTES = 64 * 1024
+NETWORK = "network"
+LEVELS = ("standard", "strict")
 # Everything that may stand at the top, in workspace/ and in hidden/.
-TOP = frozenset({DESCRIPTION, "workspace", "hidden", "agents", "README.md"})
+TOP = frozenset({DESCRIPTION, "workspace", "hidden", NETWORK, "agents", "README.md"})
 WORKSPACE = frozenset({"challenge", "tools"})
 HIDDEN = frozenset({"hidden_tests", "judge_config", "reference"})
 # What the packer sends; `agents/` (example scripts) and README.md stay at home.
-PACKED = (DESCRIPTION, "workspace", "hidden")
+PACKED = (DESCRIPTION, "workspace", "hidden", NETWORK)
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 Size = Annotated[int, BeforeValidator(parse_size)]
 
@@ -69,7 +73,7 @@ class DatabaseRequest(_Strict):
 
 
 class ChallengeSpec(_Strict):
-    """`challenge.yaml`."""
+    """`challenge.yaml`. `network` names a file in network/; `isolation` is a level, such a name, or the settings."""
 
     id: Annotated[str, Field(pattern=f"^{ID_PATTERN}$")]
     title: Annotated[str, Field(min_length=1, max_length=200)]
@@ -78,8 +82,18 @@ class ChallengeSpec(_Strict):
     resources: ResourceRequest = ResourceRequest()
     environment: dict[str, str] = Field(default_factory=dict)
     network: str | None = None
-    isolation: str | None = None
+    isolation: Any = None
     database: DatabaseRequest | None = None
+
+    @field_validator("network", "isolation")
+    @classmethod
+    def _named(cls, value: Any, info: ValidationInfo) -> str | dict[str, Any] | None:
+        if value is None or (isinstance(value, dict) and info.field_name == "isolation"):
+            return value
+        if not isinstance(value, str) or not _FILE_NAME.fullmatch(value):
+            other = "a level, a mapping, or " if info.field_name == "isolation" else ""
+            raise ValueError(f"write {other}the plain name of a file in network/")
+        return value
 
     @field_validator("environment")
     @classmethod
@@ -98,21 +112,7 @@ class ChallengeSpec(_Strict):
 
 def parse_description(text: bytes, file: str = DESCRIPTION) -> ChallengeSpec:
     """The description in `text`. Raises FormatError with every problem."""
-    spec = validate(ChallengeSpec, load_yaml(text, file), file)
-    later = [key for key in ("network", "isolation") if getattr(spec, key) is not None]
-    if later:
-        raise FormatError(
-            [
-                Problem(
-                    file,
-                    key,
-                    "network files are not yet enforced for sandboxes",
-                    "remove it: sandboxes have no network",
-                )
-                for key in later
-            ]
-        )
-    return spec
+    return validate(ChallengeSpec, load_yaml(text, file), file)
 
 
 def check_directory(directory: Path) -> ChallengeSpec:
@@ -136,9 +136,32 @@ def check_directory(directory: Path) -> ChallengeSpec:
     for part, known in (("workspace", WORKSPACE), ("hidden", HIDDEN)):
         if (directory / part).is_dir():
             problems.extend(_unknown_entries(directory / part, known))
+    if spec is not None:
+        problems.extend(_network_files(directory, spec))
     if problems or spec is None:
         raise FormatError(problems)
     return spec
+
+
+def _network_files(directory: Path, spec: ChallengeSpec) -> list[Problem]:
+    """Every file that the description names is there, and none lies there for nothing."""
+    file, folder = str(directory / DESCRIPTION), directory / NETWORK
+    named = {"network": spec.network}
+    if isinstance(spec.isolation, str) and spec.isolation not in LEVELS:
+        named["isolation"] = spec.isolation
+    there = sorted(entry.name for entry in folder.iterdir() if entry.is_file()) if folder.is_dir() else []
+    problems = []
+    for key, name in named.items():
+        if name is not None and name not in there:
+            what = "is neither a level nor a file in network/" if key == "isolation" else "is no file in network/"
+            levels = f"levels: {', '.join(LEVELS)}; " if key == "isolation" else ""
+            problems.append(
+                Problem(file, key, f"{name!r} {what}", f"{levels}files there: {', '.join(there) or 'none'}")
+            )
+    if there and not any(named.values()):
+        remedy = f"write `network: {there[0]}`, or remove it: without the key a sandbox has no network at all"
+        problems.append(Problem(str(folder), "", "holds files, and challenge.yaml names none of them", remedy))
+    return problems
 
 
 def _unknown_entries(directory: Path, known: frozenset[str]) -> list[Problem]:

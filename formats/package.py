@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from formats.challenge import DESCRIPTION, HIDDEN, PACKED, WORKSPACE
+from formats.challenge import DESCRIPTION, HIDDEN, NETWORK, PACKED, WORKSPACE
 from formats.problems import FormatError, Problem
 
 CACHES = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
@@ -94,7 +94,7 @@ class _Rules:
         for path, kind in ((DESCRIPTION, "file"), ("workspace/challenge", "dir")):
             if self.kinds.get(path) != kind:
                 raise PackageError(path, "is missing", f"a challenge has this {kind}")
-        for part in ("workspace", "workspace/tools", "hidden", *(f"hidden/{name}" for name in HIDDEN)):
+        for part in ("workspace", "workspace/tools", "hidden", NETWORK, *(f"hidden/{name}" for name in HIDDEN)):
             if self.kinds.get(part, "dir") != "dir":
                 raise PackageError(part, "is no directory", "make it one, or leave it out")
         for path, target in self.links.items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -119,6 +119,17 @@ class WorkspaceRecord(_Part):
     manifest_digest: str | None = None
 
 
+class NetworkRecord(_Part):
+    """What the challenge's network file was found to grant: the policy's digest and its explanation.
+
+    `services` and `warnings` are what `gauntlet network explain --json` prints.
+    """
+
+    digest: str
+    services: dict[str, dict[str, Any]]
+    warnings: list[dict[str, Any]] = Field(default_factory=list)
+
+
 class JudgeRecord(_Part):
     """One judge's run. `documents` maps the name of each output document to its `sha256:…` digest."""
 
@@ -148,13 +159,20 @@ class Record(_Part):
     created_at: str
     sandbox: SandboxRecord = SandboxRecord()
     workspace: WorkspaceRecord = WorkspaceRecord()
+    network: NetworkRecord | None = None
     judges: dict[str, JudgeRecord] = Field(default_factory=dict)
     scores: dict[str, Score] = Field(default_factory=dict)
     scoring_impact: dict[str, int | str] = Field(default_factory=dict)
 
     def document(self) -> dict[str, Json]:
-        """The record as plain JSON values; a judge's absent container and documents are left out."""
+        """The record as plain JSON values.
+
+        A judge's absent container and documents are left out, and so is the network of a challenge that says nothing
+        about it.
+        """
         data: dict[str, Json] = self.model_dump(mode="json")
+        if self.network is None:
+            del data["network"]
         data["judges"] = {
             name: {key: value for key, value in judge.model_dump(mode="json").items() if value not in (None, {})}
             for name, judge in self.judges.items()

@@ -16,7 +16,9 @@ from network.check import Checked, Source, check
 from network.cluster import Cluster
 
 CLOSED = Source("services: {default: {network_mode: none}}\n", "(no network file)")
-"""What a challenge without a network file gets."""
+"""What a challenge that says nothing gets."""
+OPENABLE = Source("services: {default: {}}\n", "(no network file)")
+"""What one with isolation settings alone gets: closed too, but a grant in them shows and is refused."""
 LOCAL = Cluster(runtime_classes=("gvisor", "runsc"), default_runtime_class="gvisor", backend="docker")
 """The platform's own sandboxes, as a cluster."""
 
@@ -29,18 +31,37 @@ def check_challenge(
 ) -> Checked:
     """Check what a challenge asks for.
 
-    `network` is its Compose or values file (None = no network at all), `isolation` its own setting as
-    plain data (a level, or a mapping), `eval_set` the settings it may raise but not lower. The
-    outcome's `ok`, `report`, `matrix` and `digest` are all that the platform needs.
+    `network` is its Compose or values file (None = no network at all), `isolation` its own setting: a
+    Source, so that problems name its lines, or plain data (a level, or a mapping). `eval_set` holds the
+    settings it may raise but not lower. The outcome's `ok`, `report`, `matrix` and `digest` are all that
+    the platform needs.
     """
-    own = None
-    if isolation is not None:
+    own = isolation
+    if isolation is not None and not isinstance(isolation, Source):
         text = yaml.safe_dump({"isolation": isolation}, sort_keys=False)
         own = Source(text, "challenge.yaml (isolation)")
-    return check(network or CLOSED, isolation=eval_set, task_isolation=own, cluster=LOCAL, backend="docker")
+    source = network or (CLOSED if own is None and eval_set is None else OPENABLE)
+    return check(source, isolation=eval_set, task_isolation=own, cluster=LOCAL, backend="docker")
 
 
 def record(checked: Checked) -> Mapping[str, Any]:
-    """The explanation for the attempt's record: `{"digest", "services", "warnings"}`."""
+    """The explanation for the attempt's record: `{"digest": "sha256:…", "services", "warnings"}`."""
     document = checked.to_json()
-    return {"digest": checked.digest, "services": document["services"], "warnings": document["warnings"]}
+    return {
+        "digest": f"sha256:{checked.digest}",
+        "services": document["services"],
+        "warnings": document["warnings"],
+    }
+
+
+def identity(checked: Checked) -> str:
+    """What a sandbox must be told apart by: empty for no network at all, else the policy's `sha256:…`.
+
+    Two closed policies are the same sandbox whatever their service is called: nothing that is enforced
+    differs. Anything else is told apart by its whole policy. Raises ValueError for a rejected file.
+    """
+    if not checked.ok:
+        raise ValueError("a rejected file has no policy")
+    [*verdicts] = checked.matrix.values()
+    closed = len(verdicts) == 1 and verdicts[0].internet == "none" and not verdicts[0].outside_ingress
+    return "" if closed else f"sha256:{checked.digest}"

@@ -31,10 +31,14 @@ from network.yamlread import Map, read_yaml
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A text and the name under which problems mention it."""
+    """A text and the name under which problems mention it.
+
+    `only` (isolation settings) names the one top-level key to read of a file that holds more.
+    """
 
     text: bytes | str
     file: str
+    only: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +106,9 @@ def check(
     protected = cluster.protected_ranges() if cluster else always_protected()
     settings = Isolation(place=Place(source.file))
     if isolation is not None:
-        settings = read_isolation(isolation.text, isolation.file, report, protected)
+        settings = read_isolation(isolation.text, isolation.file, report, protected, only=isolation.only)
     if task_isolation is not None:
-        own = read_isolation(task_isolation.text, task_isolation.file, report, protected)
+        own = read_isolation(task_isolation.text, task_isolation.file, report, protected, only=task_isolation.only)
         settings = raise_to(settings, own, report)
     walker = Walker(source.file, report)
     _check_enforcement(cluster, backend, walker)

@@ -60,10 +60,17 @@ class Isolation:
         return bool(self.domains or self.cidrs)
 
 
-def read_isolation(text: bytes | str, file: str, report: Report, protected: Iterable[Protected]) -> Isolation:
-    """The settings of a file; problems are R43 (R14-R17 for its lists, R40 for YAML, R44 for keys)."""
+def read_isolation(
+    text: bytes | str, file: str, report: Report, protected: Iterable[Protected], *, only: str | None = None
+) -> Isolation:
+    """The settings of a file; problems are R43 (R14-R17 for its lists, R40 for YAML, R44 for keys).
+
+    `only` names the one top-level key that is read, in a file whose other keys are somebody else's.
+    """
     root = read_yaml(text, file, report)
     walker = Walker(file, report)
+    if only is not None and isinstance(root, Map):
+        root = Map(root.line, {only: root.items[only]}, {only: root.lines[only]}) if only in root.items else None
     if root is None or is_null(root):
         return Isolation(place=Place(file))
     reject_credentials(walker, root)

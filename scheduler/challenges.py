@@ -1,14 +1,15 @@
 """Uploaded challenges: packages by digest, validated once, then immutable.
 
-Owns the directory of packages and their rows. What a challenge may hold is `formats`' word; whether a node can run
-it is the node's. A package appears by rename after it was checked, its row after the file, so that a kill leaves
-nothing half there.
+Owns the directory of packages and their rows. What a challenge may hold is `formats`' word, what its network file
+means and whether it can be enforced `network`'s; whether a node can run it is the node's. A package appears by rename
+after it was checked, its row after the file, so that a kill leaves nothing half there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import re
 import secrets
@@ -19,9 +20,13 @@ from pathlib import Path
 import structlog
 
 from formats.challenge import ChallengeSpec, check_directory
+from formats.network_files import NetworkText, network_texts, report_problems
 from formats.objective import FILE as OBJECTIVE_FILE
 from formats.objective import parse_objective
 from formats.package import unpack_safely
+from formats.problems import FormatError
+from network.challenge import check_challenge, identity, record
+from network.check import Source
 from scheduler.clock import Clock
 from scheduler.errors import BadInput, ChallengeUnknown
 from scheduler.model import ChallengeRow
@@ -87,7 +92,7 @@ class Challenges:
         try:
             package = scratch / "package.tar"
             await self._write(package, digest, size_bytes, chunks)
-            spec = await asyncio.to_thread(_check, package, scratch / "unpacked")
+            spec, network_json, network_digest = await asyncio.to_thread(_check, package, scratch / "unpacked")
             await asyncio.to_thread(_publish, package, self.path(digest))
         finally:
             await asyncio.to_thread(_remove, scratch)
@@ -98,6 +103,8 @@ class Challenges:
             # Sizes stand in bytes once read, which the format takes as well.
             spec_json=spec.model_dump_json(),
             created_ns=self._clock.wall_ns(),
+            network_json=network_json,
+            network_digest=network_digest,
         )
         await self._thread.run(self._store.put_challenge, row)
         log.info("challenge_stored", digest=digest, challenge_id=spec.id, size_bytes=size_bytes)
@@ -132,8 +139,8 @@ def _hex(digest: str) -> str:
     return match[1]
 
 
-def _check(package: Path, unpacked: Path) -> ChallengeSpec:
-    """The description of a package that fits the format in every part. Raises FormatError."""
+def _check(package: Path, unpacked: Path) -> tuple[ChallengeSpec, str | None, str]:
+    """Description, network explanation and identity of a package that fits in every part. Raises FormatError."""
     unpacked.mkdir(mode=0o700)
     with package.open("rb") as file:
         try:
@@ -145,7 +152,23 @@ def _check(package: Path, unpacked: Path) -> ChallengeSpec:
     spec = check_directory(unpacked)
     objective = unpacked / OBJECTIVE_FILE
     parse_objective(objective.read_bytes() if objective.is_file() else None)
-    return spec
+    return spec, *_check_network(unpacked, spec)
+
+
+def _check_network(unpacked: Path, spec: ChallengeSpec) -> tuple[str | None, str]:
+    """The explanation of the network policy (None when the challenge says nothing about it) and its identity.
+
+    Raises FormatError with every problem, what no environment can enforce included.
+    """
+    texts = network_texts(unpacked, spec)
+    checked = check_challenge(_source(texts.network), _source(texts.isolation))
+    if not checked.ok:
+        raise FormatError(report_problems(problem.to_json() for problem in checked.report.problems))
+    return json.dumps(record(checked)) if texts.given else None, identity(checked)
+
+
+def _source(text: NetworkText | None) -> Source | None:
+    return Source(text.text, text.file, text.only) if text is not None else None
 
 
 def _publish(package: Path, final: Path) -> None:

@@ -168,6 +168,7 @@ def claim_request(attempt: Attempt, spec: ChallengeSpec) -> daemon_pb.ClaimReque
             tmp_bytes=wanted.tmp or 0,
         ),
         environment=spec.environment,
+        network_digest=attempt.network_digest,
     )
     request.time_limit_duration.FromSeconds(spec.time_limit_seconds)
     return request

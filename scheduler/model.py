@@ -31,6 +31,7 @@ class Attempt:
 
     `report` is the last serialized `gauntlet.daemon.v1.SandboxAttempt` that mattered (RUNNING, then FROZEN or LOST);
     `results` the judges' results as `judging.pack_results` writes them. `fence` grows by one with every placement.
+    `network_json` and `network_digest` are its challenge's (`ChallengeRow`).
     """
 
     attempt_id: str
@@ -67,6 +68,8 @@ class Attempt:
     results: bytes | None = None
     recorded: bool = False
     released: bool = False
+    network_json: str | None = None
+    network_digest: str = ""
 
     @property
     def public_state(self) -> State:
@@ -130,13 +133,19 @@ class NodeRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ChallengeRow:
-    """An uploaded challenge. `spec_json` is its validated description (`formats.challenge.ChallengeSpec`)."""
+    """An uploaded challenge. `spec_json` is its validated description (`formats.challenge.ChallengeSpec`).
+
+    `network_json` explains its network policy (`formats.record.NetworkRecord`), None when it says nothing about it;
+    `network_digest` is what nodes must enforce, empty for no network at all.
+    """
 
     digest: str
     challenge_id: str
     size_bytes: int
     spec_json: str
     created_ns: int
+    network_json: str | None = None
+    network_digest: str = ""
 
 
 @dataclass(frozen=True)

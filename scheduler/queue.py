@@ -57,6 +57,8 @@ class Queue:
             supersedes=supersedes,
             created_ns=clock.wall_ns(),
             queued_mark=clock.steady(),
+            network_json=challenge.network_json,
+            network_digest=challenge.network_digest,
         )
         return await self._attempts.insert(request, attempt, self.limits.max_queue_depth)
 

@@ -11,6 +11,7 @@ from gauntlet.daemon.v1 import daemon_service_pb2 as daemon_pb
 
 from formats.record import (
     JudgeRecord,
+    NetworkRecord,
     Outcome,
     Record,
     SandboxRecord,
@@ -59,6 +60,7 @@ def build_record(attempt: Attempt, *, final: bool = False) -> Record:
         created_at=timestamp(attempt.created_ns) or "",
         sandbox=_sandbox(attempt, report),
         workspace=_workspace(report),
+        network=NetworkRecord.model_validate_json(attempt.network_json) if attempt.network_json is not None else None,
         judges=judges,
         scores=scores,
         scoring_impact=scoring_impact(attempt.outcome, attempt.flags),

@@ -94,7 +94,10 @@ class WorkspaceSummary:
 
 @dataclass(frozen=True, slots=True)
 class ClaimSpec:
-    """What a claim asks for. `resources` holds only what differs from the stack's defaults."""
+    """What a claim asks for. `resources` holds only what differs from the stack's defaults.
+
+    `network_digest` names the network policy to enforce; empty for no network at all.
+    """
 
     attempt_id: str
     fence: int
@@ -106,6 +109,7 @@ class ClaimSpec:
     resources: Mapping[str, int] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     warm_only: bool = False
+    network_digest: str = ""
 
 
 @dataclass(slots=True)
@@ -195,6 +199,16 @@ class UnknownStack(AttemptError):
     def __init__(self, stack: str, known: list[str]) -> None:
         super().__init__(f"no stack {stack!r} on this node; it has {', '.join(known) or 'none'}")
         self.stack, self.known = stack, known
+
+
+class NetworkUnenforceable(AttemptError):
+    """A claim names a network policy that this node cannot enforce."""
+
+    def __init__(self, digest: str) -> None:
+        super().__init__(
+            f"network policy {digest}: sandboxes of this node have no network; no other policy is enforced"
+        )
+        self.digest = digest
 
 
 class ResourcesRefused(AttemptError):

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from daemon.attempts.model import ClaimSpec, ResourcesRefused, UnknownStack
+from daemon.attempts.model import ClaimSpec, NetworkUnenforceable, ResourcesRefused, UnknownStack
 from daemon.pool.template import Template
 from daemon.runtime.types import Resources
 
@@ -41,10 +41,15 @@ class Stacks:
         return list(self._stacks.values())
 
     def template(self, spec: ClaimSpec) -> Template:
-        """The template that serves a claim. Raises UnknownStack, ResourcesRefused."""
+        """The template that serves a claim. Raises UnknownStack, ResourcesRefused, NetworkUnenforceable.
+
+        Every template here has the network `none`; a policy of another identity is refused, never weakened.
+        """
         stack = self._stacks.get(spec.stack)
         if stack is None:
             raise UnknownStack(spec.stack, sorted(self._stacks))
+        if spec.network_digest:
+            raise NetworkUnenforceable(spec.network_digest)
         wanted = {name: value for name in OVERRIDES if (value := spec.resources.get(name, 0))}
         for name, value in wanted.items():
             allowed = getattr(stack.policy, name)

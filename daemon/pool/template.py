@@ -18,7 +18,8 @@ from daemon.runtime.types import Resources
 class Template:
     """One kind of sandbox, everything by digest.
 
-    `image_digest` is the image's id; `network` names the network policy ("none" on a single machine);
+    `image_digest` is the image's id; `network` is the identity of the network policy: "none" where there is no network
+    at all, whatever the challenge's file calls its service, else the policy's digest;
     `profile_digest` is the seccomp profile's `profile_digest(text)`; `runtime` the name registered at the engine and
     `runtime_digest` a digest of its binary and flags, so that an upgraded runtime serves no old entry.
     """

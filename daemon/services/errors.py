@@ -9,6 +9,7 @@ from daemon.attempts.model import (
     AttemptEnded,
     ChallengeMissing,
     ClaimRefused,
+    NetworkUnenforceable,
     ResourcesRefused,
     StaleFence,
     UnknownAttempt,
@@ -62,6 +63,8 @@ def translate(error: Exception) -> WireError | None:
             return errors.unavailable(error.reason, str(error))
         case UnknownStack():
             return errors.invalid("UNKNOWN_STACK", str(error), [("stack", str(error))])
+        case NetworkUnenforceable():
+            return errors.invalid("NETWORK_UNENFORCEABLE", str(error), [("network_digest", str(error))])
         case ResourcesRefused():
             return errors.invalid("RESOURCES_ABOVE_POLICY", str(error), [(f"resources.{error.name}", str(error))])
         case DiskAdmissionError():

@@ -41,6 +41,7 @@ def claim_spec(request: pb.ClaimRequest) -> ClaimSpec:
         resources={name: value for name in RESOURCE_FIELDS if (value := getattr(request.resources, name))},
         environment=dict(request.environment),
         warm_only=request.warm_only,
+        network_digest=request.network_digest,
     )
 
 

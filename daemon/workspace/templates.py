@@ -3,7 +3,8 @@
 A template directory holds ``workspace/`` (Snapshot A, the lower layer: challenge/, tools/, empty submissions/),
 ``hidden/tree/`` (for judges only; ``hidden/`` itself is 0700), ``reference/`` (the layer that lays hidden/reference
 over challenge/), ``challenge.yaml``, ``baseline.jsonl`` and ``meta.json``. It appears by one rename, after everything
-in it is on disk: there is no half template.
+in it is on disk: there is no half template. A package's ``network/`` is not kept: what it grants was decided by the
+scheduler, and no sandbox has a use for it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from daemon.workspace.baseline import Baseline
 from daemon.workspace.layout import FRESH_PREFIX, make_directory, remove_tree, walk_tree
 from daemon.workspace.model import AGENT_GID, AGENT_UID, UnknownTemplateError
-from formats.challenge import DESCRIPTION
+from formats.challenge import DESCRIPTION, NETWORK
 from formats.package import UNPACKED_TIME, PackageError, digest_of, unpack_safely
 
 _PREFIX = "sha256:"
@@ -139,6 +140,7 @@ class TemplateStore:
 def _complete(root: Path) -> Baseline:
     """Add what a package leaves out, and make root's parts readable for uid 1000 in a container."""
     snapshot, hidden = root / "workspace", root / "hidden"
+    remove_tree(root / NETWORK)
     os.chown(snapshot, 0, 0)
     snapshot.chmod(0o755)
     if not (snapshot / "tools").exists():

@@ -58,6 +58,8 @@ attempts = Table(
     Column("results", LargeBinary),
     Column("recorded", Boolean, nullable=False),
     Column("released", Boolean, nullable=False),
+    Column("network_json", Text),
+    Column("network_digest", String(80), nullable=False, server_default=""),
     Index("ix_attempts_queue", "state", "priority", "seq"),
     Index("ix_attempts_open", "recorded", "released", "state"),
     Index("ix_attempts_lease", "judging_lease_id"),
@@ -92,6 +94,8 @@ challenges = Table(
     Column("size_bytes", BigInteger, nullable=False),
     Column("spec_json", Text, nullable=False),
     Column("created_ns", BigInteger, nullable=False),
+    Column("network_json", Text),
+    Column("network_digest", String(80), nullable=False, server_default=""),
 )
 
 documents = Table(

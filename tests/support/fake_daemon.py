@@ -40,6 +40,7 @@ class FakeNode:
         self.most_live: Counter[str] = Counter()
         self.refusals: list[Exception] = []
         self.before_answer: list[Callable[[], None]] = []
+        self.on_claim: Callable[[pb.ClaimRequest], None] | None = None
         self.on_running: Callable[[pb.SandboxAttempt], None] | None = None
         self.need_challenge = True
         self.diff_entries: list[bytes] = [b'{"path":"challenge/a.py","change":"modified"}']
@@ -54,6 +55,8 @@ class FakeNode:
     async def claim(self, request: pb.ClaimRequest) -> pb.SandboxAttempt:
         self._seen(request)
         self.calls.append(("claim", request.attempt_id, request.fence))
+        if self.on_claim is not None:
+            self.on_claim(request)
         self._note()
         await self._gate.wait()
         if self.refusals:

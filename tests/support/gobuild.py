@@ -61,7 +61,8 @@ KUBE_APISERVER = GoProgram(
     f"-X {_VERSION}.gitVersion=v1.36.3 -X {_VERSION}.gitMajor=1 -X {_VERSION}.gitMinor=36",
 )
 ETCD = GoProgram("etcd", "tools/apiserver/etcd", "go.etcd.io/etcd/server/v3")
-ALL = (CILIUM_VERDICT, ETCD, KUBE_APISERVER)
+NETPROBE = GoProgram("netprobe", "tools/netprobe")
+ALL = (CILIUM_VERDICT, ETCD, KUBE_APISERVER, NETPROBE)
 
 
 def built(program: GoProgram) -> Path:

@@ -43,11 +43,13 @@ class ControlStoreContract:
     # ---- entering -------------------------------------------------------------------------------------------
 
     def test_an_attempt_comes_back_as_it_went_in(self, store: ControlStore) -> None:
-        attempt = new_attempt("att_1", supersedes="att_0", priority=Priority.BOUT, queued_mark=12.5)
+        network = {"network_json": '{"digest":"sha256:2"}', "network_digest": "sha256:2"}
+        attempt = new_attempt("att_1", supersedes="att_0", priority=Priority.BOUT, queued_mark=12.5, **network)
         kept, made = store.insert_attempt(request_key(), attempt, FAR)
         assert made and kept.seq > 0
         assert store.attempt("att_1") == kept
         assert (kept.supersedes, kept.priority, kept.queued_mark, kept.flags) == ("att_0", Priority.BOUT, 12.5, ())
+        assert (kept.network_json, kept.network_digest) == ('{"digest":"sha256:2"}', "sha256:2")
         assert store.attempt("att_2") is None
 
     def test_the_same_request_three_times_is_one_attempt(self, store: ControlStore) -> None:
@@ -247,7 +249,15 @@ class ControlStoreContract:
             store.set_draining(request_key("other", key.request_id), "n1", True)
 
     def test_challenges_and_documents(self, store: ControlStore) -> None:
-        row = ChallengeRow(digest="sha256:1", challenge_id="c", size_bytes=3, spec_json="{}", created_ns=5)
+        row = ChallengeRow(
+            digest="sha256:1",
+            challenge_id="c",
+            size_bytes=3,
+            spec_json="{}",
+            created_ns=5,
+            network_json='{"digest":"sha256:2"}',
+            network_digest="sha256:2",
+        )
         store.put_challenge(row)
         store.put_challenge(ChallengeRow(digest="sha256:1", challenge_id="d", size_bytes=4, spec_json="", created_ns=6))
         assert store.challenge("sha256:1") == row

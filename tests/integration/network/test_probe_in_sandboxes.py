@@ -19,11 +19,10 @@ from network.model import matrix_json
 from network.probe import Check, Targets, expected_checks, judge, plan_json, read_results
 from network.render.backend import Refused, render
 from tests.support.engines import RunningEngine, running_engine
-from tests.support.gobuild import GoProgram, built
+from tests.support.gobuild import NETPROBE, built
 from tests.support.network_files import compose
 
 pytestmark = [pytest.mark.docker]
-NETPROBE = GoProgram("netprobe", "tools/netprobe")
 LONE = "services: {agent: {image: x, network_mode: none}}"
 IMAGE = "gauntlet-netprobe:test"
 

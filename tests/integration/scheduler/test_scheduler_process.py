@@ -321,6 +321,29 @@ async def test_the_diff_comes_from_the_node(clients: Clients, node: Node, challe
     assert (away.value.code, away.value.reason) == ("UNAVAILABLE", "NODE_UNREACHABLE")
 
 
+async def test_a_network_file_is_checked_at_upload_and_explained_in_the_record(
+    clients: Clients, node: Node, challenge: Path
+) -> None:
+    (challenge / "network").mkdir()
+    compose = challenge / "network" / "compose.yaml"
+    compose.write_text("services:\n  a: {network_mode: bridge}\n  b: {network_mode: none}\n")
+    with (challenge / "challenge.yaml").open("a") as file:
+        file.write("network: compose.yaml\n")
+    with pytest.raises(grpc.RpcError) as caught:
+        await clients.upload(challenge)
+    refused = decode(caught.value)
+    assert (refused.code, refused.reason) == ("INVALID_ARGUMENT", "CHALLENGE_INVALID")
+    assert [field.split(": ")[0] for field, _ in refused.violations] == [
+        "network/compose.yaml:2", "network/compose.yaml:2", "network/compose.yaml:3",
+    ]  # fmt: skip
+    assert all("R27 BACKEND_GAP" in words for _, words in refused.violations)
+
+    compose.write_text("services:\n  a: {network_mode: none}\n")
+    attempt = await clients.submit(await clients.upload(challenge), "agent")
+    record = json.loads((await clients.until(attempt.attempt_id, RUNNING)).record_json)
+    assert record["network"]["services"]["a"]["internet"] == "none"
+
+
 async def test_the_list_pages_and_filters(clients: Clients, challenge: Path) -> None:
     await client.call(
         clients.scheduler.DrainNode, pb.DrainNodeRequest(request_id=request_ids.new(), node_id="node-1", drain=True)

@@ -63,6 +63,16 @@ def test_baseline_digest_is_the_same_everywhere_and_sees_every_change(tmp_path: 
     assert len({digests[name] for name in ("same", "content", "more", "tools")}) == 4
 
 
+def test_a_network_file_reaches_no_sandbox_and_no_snapshot(tmp_path: Path) -> None:
+    with_file, without = tmp_path / "with.tar", tmp_path / "without.tar"
+    files = FILES | {"network/compose.yaml": "services: {a: {network_mode: none}}\n"}
+    digest = packed(write_challenge(tmp_path / "with", files), with_file)
+    template = store_in(tmp_path / "store").add(with_file, digest)
+    assert not [path for path in template.root.rglob("*") if path.name in ("network", "compose.yaml")]
+    plain = store_in(tmp_path / "plain").add(without, packed(write_challenge(tmp_path / "without"), without))
+    assert template.baseline_digest == plain.baseline_digest
+
+
 def test_another_digest_is_refused_and_leaves_nothing(tmp_path: Path, package: tuple[Path, str]) -> None:
     store = store_in(tmp_path / "store")
     with pytest.raises(PackageError, match="has the digest"):

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formats.challenge import check_directory, parse_description
+from formats.network_files import NetworkText, network_texts, report_problems
 from formats.objective import parse_objective
 from formats.problems import FormatError
 from formats.sizes import parse_size, show_size
@@ -90,6 +91,63 @@ def test_a_directory_reports_what_does_not_belong_there(tmp_path):
     (tmp_path / "workspace" / "secrets").rmdir()
     (tmp_path / "hidden" / "tests").rmdir()
     assert check_directory(tmp_path).id == "fix-median"
+
+
+def network_challenge(tmp_path, keys, **files):
+    (tmp_path / "workspace" / "challenge").mkdir(parents=True)
+    (tmp_path / "challenge.yaml").write_bytes(GOOD + keys)
+    for name, text in files.items():
+        (tmp_path / "network").mkdir(exist_ok=True)
+        (tmp_path / "network" / f"{name}.yaml").write_text(text)
+    return tmp_path
+
+
+def test_a_network_file_and_isolation_settings_are_named_or_written_out(tmp_path):
+    files = {"compose": "services: {a: {}}\n", "strict": "isolation: strict\n"}
+    directory = network_challenge(tmp_path, b"network: compose.yaml\nisolation: strict.yaml\n", **files)
+    texts = network_texts(directory, check_directory(directory))
+    assert texts.network == NetworkText(b"services: {a: {}}\n", "network/compose.yaml")
+    assert texts.isolation == NetworkText(b"isolation: strict\n", "network/strict.yaml")
+    for inline in (b"isolation: strict\n", b"isolation: {level: strict}\n"):
+        (directory / "challenge.yaml").write_bytes(GOOD + b"network: compose.yaml\n" + inline)
+        own = network_texts(directory, check_directory(directory)).isolation
+        assert own is not None and (own.file, own.only) == ("challenge.yaml", "isolation")
+
+
+def test_a_challenge_that_says_nothing_about_the_network_has_no_texts(tmp_path):
+    directory = network_challenge(tmp_path, b"")
+    assert not network_texts(directory, check_directory(directory)).given
+
+
+@pytest.mark.parametrize(
+    ("keys", "files", "words"),
+    [
+        (b"network: compose.yml\n", {"compose": ""}, "'compose.yml' is no file in network/; files there: compose.yaml"),
+        (b"network: compose.yaml\n", {}, "is no file in network/; files there: none"),
+        (b"isolation: strcit\n", {}, "'strcit' is neither a level nor a file in network/; levels: standard, strict"),
+        (b"", {"compose": ""}, "challenge.yaml names none of them; write `network: compose.yaml`"),
+        (b"network: ../../etc/passwd\n", {}, "write the plain name of a file in network/"),
+        (b"network: network/compose.yaml\n", {"compose": ""}, "write the plain name of a file in network/"),
+        (b"network: .\n", {}, "write the plain name"),
+        (b"network: {a: 1}\n", {}, "network: {'a': 1}: Input should be a valid string"),
+        (b"isolation: [strict]\n", {}, "write a level, a mapping, or the plain name"),
+    ],
+)
+def test_network_files_that_are_not_there_are_told_with_those_that_are(tmp_path, keys, files, words):
+    with pytest.raises(FormatError) as caught:
+        check_directory(network_challenge(tmp_path, keys, **files))
+    (problem,) = caught.value.problems
+    assert words in str(problem)
+
+
+def test_a_network_report_becomes_problems_with_file_line_path_and_fix():
+    entry = {
+        "code": "R27", "name": "BACKEND_GAP", "message": "no", "service": "a", "path": "services.a", "line": 3,
+        "fix": "drop it", "file": "network/compose.yaml",
+    }  # fmt: skip
+    first, second = report_problems([entry, {**entry, "line": None, "path": ""}])
+    assert str(first) == "network/compose.yaml:3: services.a: R27 BACKEND_GAP: no; drop it"
+    assert str(second) == "network/compose.yaml: R27 BACKEND_GAP: no; drop it"
 
 
 @pytest.mark.parametrize("missing", ["no/such/dir", "."])

@@ -68,6 +68,14 @@ def test_a_record_reads_back_as_it_was() -> None:
     assert parse_record(first.canonical()) == first
 
 
+def test_the_network_is_there_only_when_the_challenge_says_something_about_it() -> None:
+    assert "network" not in record().document()
+    explained = {"digest": "sha256:1", "services": {"a": {"internet": "none"}}, "warnings": [{"code": "W11"}]}
+    first = record(network=explained)
+    assert json.loads(first.canonical())["network"] == explained
+    assert parse_record(first.canonical()) == first
+
+
 @pytest.mark.parametrize(
     "bad",
     [{"outcome": "WON"}, {"scores": {"objective": 101}}, {"scores": {"integrity": "maybe"}}, {"colour": "blue"}],

@@ -73,7 +73,7 @@ def special(name: str, kind: bytes, **fields: object) -> tarfile.TarInfo:
 
 
 def test_round_trip(tmp_path: Path) -> None:
-    challenge = write_challenge(tmp_path / "challenge")
+    challenge = write_challenge(tmp_path / "challenge", FILES | {"network/compose.yaml": "services: {}"})
     (challenge / "workspace/challenge/link").symlink_to("src/app.py")
     (challenge / "workspace/challenge/empty").mkdir(mode=0o755)
     (challenge / "workspace/challenge/empty").chmod(0o755)
@@ -114,10 +114,11 @@ def test_equal_directories_give_equal_bytes(tmp_path: Path) -> None:
         lambda d: (d / "workspace/challenge/new").mkdir(),
         lambda d: (d / "challenge.yaml").write_text("id: other"),
         lambda d: (d / "hidden/reference/src/app.py").unlink(),
+        lambda d: (d / "network/compose.yaml").write_text("services: {a: {network_mode: none}}"),
     ],
 )
 def test_every_change_gives_another_digest(tmp_path: Path, change: Callable[[Path], object]) -> None:
-    challenge = write_challenge(tmp_path / "challenge")
+    challenge = write_challenge(tmp_path / "challenge", FILES | {"network/compose.yaml": "services: {}"})
     before = packed(challenge)[1]
     change(challenge)
     assert packed(challenge)[1] != before
@@ -135,12 +136,14 @@ def test_every_change_gives_another_digest(tmp_path: Path, change: Callable[[Pat
         (lambda d: (d / "workspace/tools/x").symlink_to("/etc/passwd"), "workspace/tools/x", "leaves workspace/"),
         (lambda d: (d / "workspace/tools/x").symlink_to("../../hidden/reference"), "workspace/tools/x", "leaves"),
         (lambda d: (d / "hidden/reference/x").symlink_to("../../workspace/challenge"), "hidden/reference/x", "leaves"),
+        (lambda d: (d / "network/x").symlink_to("../hidden/reference/src/app.py"), "network/x", "leaves network/"),
+        (lambda d: (d / "network/x").symlink_to("/etc/shadow"), "network/x", "leaves network/"),
     ],
 )
 def test_directories_that_cannot_be_packed(
     tmp_path: Path, spoil: Callable[[Path], object], path: str, problem: str
 ) -> None:
-    challenge = write_challenge(tmp_path / "challenge")
+    challenge = write_challenge(tmp_path / "challenge", FILES | {"network/compose.yaml": "services: {}"})
     spoil(challenge)
     with pytest.raises(PackageError, match=problem) as caught:
         packed(challenge)
@@ -157,6 +160,7 @@ def test_directories_that_cannot_be_packed(
         (("workspace/challenge//x", b""), "workspace/challenge//x", "plain relative"),
         (("other/x", b""), "other/x", "not part"),
         (("workspace/submissions", None), "workspace/submissions", "not part"),
+        (("network", b"services: {}"), "network", "no directory"),
         (("challenge.yaml", b""), "challenge.yaml", "twice"),
         (("workspace/challenge/a/b", b""), "workspace/challenge/a/b", "no directory before"),
         (("challenge.yaml/x", b""), "challenge.yaml/x", "no directory before"),

@@ -12,6 +12,7 @@ import pytest
 from gauntlet.daemon.v1 import daemon_service_pb2 as daemon_pb
 from gauntlet.scheduler.v1 import judging_service_pb2 as judging_pb
 
+from formats.problems import FormatError
 from formats.record import Fault, Outcome, State
 from scheduler.errors import BadInput, LeaseLost, NotLive, QueueFull
 from scheduler.limits import Limits
@@ -82,6 +83,53 @@ async def test_the_claim_carries_the_challenge(bench: Bench, challenge: Path) ->
     assert dict(request.environment) == {"MODE": "test"}
     assert request.time_limit_duration.ToSeconds() == 60
     assert {r.request_id for r in seen} == {request.request_id} and request.fence == attempt.fence
+
+
+async def test_a_closed_network_file_is_claimed_as_no_network_and_explained_in_the_record(
+    bench: Bench, challenge: Path
+) -> None:
+    (challenge / "network").mkdir()
+    (challenge / "network" / "compose.yaml").write_text("services:\n  agent: {image: x, network_mode: none}\n")
+    with (challenge / "challenge.yaml").open("a") as file:
+        file.write("network: compose.yaml\nisolation: {level: strict}\n")
+    seen: list[daemon_pb.ClaimRequest] = []
+    bench.nodes["node-1"].on_claim = seen.append
+    await bench.start()
+    attempt = await started(bench, challenge)
+    assert {request.network_digest for request in seen} == {""}
+    bench.nodes["node-1"].lose(attempt.attempt_id)
+    ended = await bench.until(attempt.attempt_id, over)
+    entry = bench.ledger.get(ended.attempt_id)
+    assert entry is not None
+    network = json.loads(entry.record)["network"]
+    assert network["digest"].startswith("sha256:")
+    assert network["services"]["agent"]["internet"] == "none"
+    assert {grant["file"] for grant in network["services"]["agent"]["granted_by"]} <= {
+        "network/compose.yaml", "challenge.yaml", "(cluster)",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("compose", "codes"),
+    [
+        ("services: {a: {network_mode: bridge}}", ["R27"]),
+        ("services: {a: {image: x}, b: {image: y}}", ["R27", "R27"]),
+        ("services: {a: {network_mode: host, ports: ['80:80']}}", ["R1", "R10"]),
+    ],
+)
+async def test_what_cannot_be_enforced_is_refused_at_upload_and_leaves_nothing(
+    bench: Bench, challenge: Path, compose: str, codes: list[str]
+) -> None:
+    (challenge / "network").mkdir()
+    (challenge / "network" / "compose.yaml").write_text(compose)
+    with (challenge / "challenge.yaml").open("a") as file:
+        file.write("network: compose.yaml\n")
+    with pytest.raises(FormatError) as caught:
+        await bench.upload(challenge)
+    assert [problem.message.split()[0] for problem in caught.value.problems] == codes
+    assert {problem.file for problem in caught.value.problems} == {"network/compose.yaml:1"}
+    assert all(problem.remedy for problem in caught.value.problems)
+    assert list(bench.config.challenges.iterdir()) == []
 
 
 async def test_memory_feedback_names_the_limit_that_the_node_enforced(bench: Bench, challenge: Path) -> None:

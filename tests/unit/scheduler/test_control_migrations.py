@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect
+from sqlalchemy import inspect, text
 
 from records.database import DatabaseUrlError
 from scheduler.store.engine import downgrade, open_engine, upgrade
 from scheduler.store.schema import metadata
+from scheduler.store.sql import SqlStore
 
 
 def test_up_down_and_up_again(tmp_path: Path) -> None:
@@ -22,6 +23,18 @@ def test_up_down_and_up_again(tmp_path: Path) -> None:
     assert set(inspect(engine).get_table_names()) == {"alembic_version"}
     upgrade(engine)
     assert set(inspect(engine).get_table_names()) == tables
+    engine.dispose()
+
+
+def test_attempts_and_challenges_from_before_network_files_have_none(tmp_path: Path) -> None:
+    engine = open_engine(str(tmp_path / "control.db"))
+    downgrade(engine, "0001")
+    assert "network_json" not in {column["name"] for column in inspect(engine).get_columns("attempts")}
+    with engine.begin() as connection:
+        connection.execute(text("INSERT INTO challenges VALUES ('sha256:1', 'c', 3, '{}', 5)"))
+    upgrade(engine)
+    row = SqlStore(engine).challenge("sha256:1")
+    assert row is not None and (row.network_json, row.network_digest) == (None, "")
     engine.dispose()
 
 

@@ -98,6 +98,12 @@ def test_judges_that_ran_and_judges_that_did_not() -> None:
     assert shown["judges"]["objective"]["documents"]["a.json"].startswith("sha256:")
 
 
+def test_the_network_explanation_is_the_challenges() -> None:
+    explained = {"digest": "sha256:1", "services": {"a": {"internet": "none"}}, "warnings": []}
+    assert document(network_json=json.dumps(explained))["network"] == explained
+    assert "network" not in document()
+
+
 def test_a_zero_is_shown_as_a_zero() -> None:
     packed = pack_results(check_results([judging_pb.JudgeResult(judge="objective", score=0.0)]))
     assert document(results=packed)["scores"] == {"objective": 0, "composite": 0}

@@ -548,6 +548,7 @@ class ClaimRequest(_message.Message):
     ENVIRONMENT_FIELD_NUMBER: _builtins.int
     TIME_LIMIT_DURATION_FIELD_NUMBER: _builtins.int
     WARM_ONLY_FIELD_NUMBER: _builtins.int
+    NETWORK_DIGEST_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Client-made UUID."""
     attempt_id: _builtins.str
@@ -564,6 +565,10 @@ class ClaimRequest(_message.Message):
     """Stack, for example python311."""
     warm_only: _builtins.bool
     """Refuse (UNAVAILABLE / POOL_EXHAUSTED) rather than start cold."""
+    network_digest: _builtins.str
+    """Digest of the network policy that the sandbox must have, part of its template's identity; empty for no network at
+    all. A policy that this node cannot enforce is INVALID_ARGUMENT / NETWORK_UNENFORCEABLE.
+    """
     @_builtins.property
     def resources(self) -> Global___Resources:
         """Overrides of the template's resources."""
@@ -590,10 +595,11 @@ class ClaimRequest(_message.Message):
         environment: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         time_limit_duration: _duration_pb2.Duration | None = ...,
         warm_only: _builtins.bool = ...,
+        network_digest: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["resources", b"resources", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "attempt_id", b"attempt_id", "challenge_digest", b"challenge_digest", "challenge_id", b"challenge_id", "environment", b"environment", "fence", b"fence", "request_id", b"request_id", "resources", b"resources", "stack", b"stack", "time_limit_duration", b"time_limit_duration", "warm_only", b"warm_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "attempt_id", b"attempt_id", "challenge_digest", b"challenge_digest", "challenge_id", b"challenge_id", "environment", b"environment", "fence", b"fence", "network_digest", b"network_digest", "request_id", b"request_id", "resources", b"resources", "stack", b"stack", "time_limit_duration", b"time_limit_duration", "warm_only", b"warm_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -864,6 +870,54 @@ class GetDiffResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetDiffResponse: _TypeAlias = GetDiffResponse  # noqa: Y015
+
+@_typing.final
+class GetBlobRequest(_message.Message):
+    """GetBlobRequest names bytes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ATTEMPT_ID_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    attempt_id: _builtins.str
+    """The attempt whose events name the digest, for the node's log; the scheduler has checked it."""
+    digest: _builtins.str
+    """sha256:… of the bytes."""
+    def __init__(
+        self,
+        *,
+        attempt_id: _builtins.str = ...,
+        digest: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "digest", b"digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetBlobRequest: _TypeAlias = GetBlobRequest  # noqa: Y015
+
+@_typing.final
+class GetBlobResponse(_message.Message):
+    """GetBlobResponse is a piece of them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHUNK_FIELD_NUMBER: _builtins.int
+    chunk: _builtins.bytes
+    """Bytes, under 1 MiB."""
+    def __init__(
+        self,
+        *,
+        chunk: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetBlobResponse: _TypeAlias = GetBlobResponse  # noqa: Y015
 
 @_typing.final
 class GetNodeStatusRequest(_message.Message):

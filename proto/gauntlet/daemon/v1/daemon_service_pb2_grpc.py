@@ -73,6 +73,11 @@ class DaemonServiceStub:
                 request_serializer=gauntlet_dot_daemon_dot_v1_dot_daemon__service__pb2.GetDiffRequest.SerializeToString,
                 response_deserializer=gauntlet_dot_daemon_dot_v1_dot_daemon__service__pb2.GetDiffResponse.FromString,
                 _registered_method=True)
+        self.GetBlob = channel.unary_stream(
+                '/gauntlet.daemon.v1.DaemonService/GetBlob',
+                request_serializer=gauntlet_dot_daemon_dot_v1_dot_daemon__service__pb2.GetBlobRequest.SerializeToString,
+                response_deserializer=gauntlet_dot_daemon_dot_v1_dot_daemon__service__pb2.GetBlobResponse.FromString,
+                _registered_method=True)
         self.GetNodeStatus = channel.unary_unary(
                 '/gauntlet.daemon.v1.DaemonService/GetNodeStatus',
                 request_serializer=gauntlet_dot_daemon_dot_v1_dot_daemon__service__pb2.GetNodeStatusRequest.SerializeToString,
@@ -139,6 +144,14 @@ class DaemonServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetBlob(self, request, context):
+        """GetBlob streams bytes that agents wrote, as this node keeps them: by digest, checked on the way. An unknown digest
+        is NOT_FOUND; bytes that the disk changed end the stream with DATA_LOSS.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetNodeStatus(self, request, context):
         """GetNodeStatus returns the node's pools and its load.
         """
@@ -183,6 +196,11 @@ def add_DaemonServiceServicer_to_server(servicer, server):
                     servicer.GetDiff,
                     request_deserializer=gauntlet_dot_daemon_dot_v1_dot_daemon__service__pb2.GetDiffRequest.FromString,
                     response_serializer=gauntlet_dot_daemon_dot_v1_dot_daemon__service__pb2.GetDiffResponse.SerializeToString,
+            ),
+            'GetBlob': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetBlob,
+                    request_deserializer=gauntlet_dot_daemon_dot_v1_dot_daemon__service__pb2.GetBlobRequest.FromString,
+                    response_serializer=gauntlet_dot_daemon_dot_v1_dot_daemon__service__pb2.GetBlobResponse.SerializeToString,
             ),
             'GetNodeStatus': grpc.unary_unary_rpc_method_handler(
                     servicer.GetNodeStatus,
@@ -383,6 +401,33 @@ class DaemonService:
             '/gauntlet.daemon.v1.DaemonService/GetDiff',
             gauntlet_dot_daemon_dot_v1_dot_daemon__service__pb2.GetDiffRequest.SerializeToString,
             gauntlet_dot_daemon_dot_v1_dot_daemon__service__pb2.GetDiffResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBlob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/gauntlet.daemon.v1.DaemonService/GetBlob',
+            gauntlet_dot_daemon_dot_v1_dot_daemon__service__pb2.GetBlobRequest.SerializeToString,
+            gauntlet_dot_daemon_dot_v1_dot_daemon__service__pb2.GetBlobResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -643,6 +643,106 @@ class GetDiffResponse(_message.Message):
 Global___GetDiffResponse: _TypeAlias = GetDiffResponse  # noqa: Y015
 
 @_typing.final
+class GetReportRequest(_message.Message):
+    """GetReportRequest names an attempt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ATTEMPT_ID_FIELD_NUMBER: _builtins.int
+    attempt_id: _builtins.str
+    """att_…."""
+    def __init__(
+        self,
+        *,
+        attempt_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetReportRequest: _TypeAlias = GetReportRequest  # noqa: Y015
+
+@_typing.final
+class GetReportResponse(_message.Message):
+    """GetReportResponse is one piece of one document. Documents come by judge and name, each in at least one piece."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JUDGE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    CHUNK_FIELD_NUMBER: _builtins.int
+    judge: _builtins.str
+    """objective, process, strategy, integrity."""
+    name: _builtins.str
+    """The document's file name, for example test_results.json."""
+    chunk: _builtins.bytes
+    """The next bytes, under 1 MiB."""
+    def __init__(
+        self,
+        *,
+        judge: _builtins.str = ...,
+        name: _builtins.str = ...,
+        chunk: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "judge", b"judge", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetReportResponse: _TypeAlias = GetReportResponse  # noqa: Y015
+
+@_typing.final
+class GetBlobRequest(_message.Message):
+    """GetBlobRequest names bytes that an attempt's events name."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ATTEMPT_ID_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    attempt_id: _builtins.str
+    """att_…."""
+    digest: _builtins.str
+    """sha256:… of the bytes."""
+    def __init__(
+        self,
+        *,
+        attempt_id: _builtins.str = ...,
+        digest: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "digest", b"digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetBlobRequest: _TypeAlias = GetBlobRequest  # noqa: Y015
+
+@_typing.final
+class GetBlobResponse(_message.Message):
+    """GetBlobResponse is a piece of them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHUNK_FIELD_NUMBER: _builtins.int
+    chunk: _builtins.bytes
+    """Bytes, under 1 MiB."""
+    def __init__(
+        self,
+        *,
+        chunk: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetBlobResponse: _TypeAlias = GetBlobResponse  # noqa: Y015
+
+@_typing.final
 class IssueAttemptTokenRequest(_message.Message):
     """IssueAttemptTokenRequest names an attempt."""
 

@@ -72,6 +72,16 @@ class SchedulerServiceStub:
                 request_serializer=gauntlet_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetDiffRequest.SerializeToString,
                 response_deserializer=gauntlet_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetDiffResponse.FromString,
                 _registered_method=True)
+        self.GetReport = channel.unary_stream(
+                '/gauntlet.scheduler.v1.SchedulerService/GetReport',
+                request_serializer=gauntlet_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetReportRequest.SerializeToString,
+                response_deserializer=gauntlet_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetReportResponse.FromString,
+                _registered_method=True)
+        self.GetBlob = channel.unary_stream(
+                '/gauntlet.scheduler.v1.SchedulerService/GetBlob',
+                request_serializer=gauntlet_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetBlobRequest.SerializeToString,
+                response_deserializer=gauntlet_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetBlobResponse.FromString,
+                _registered_method=True)
         self.IssueAttemptToken = channel.unary_unary(
                 '/gauntlet.scheduler.v1.SchedulerService/IssueAttemptToken',
                 request_serializer=gauntlet_dot_scheduler_dot_v1_dot_scheduler__service__pb2.IssueAttemptTokenRequest.SerializeToString,
@@ -102,7 +112,7 @@ class SchedulerServiceServicer:
 
     def UploadChallenge(self, request_iterator, context):
         """UploadChallenge stores a packed challenge (a deterministic tar) under its digest. Idempotent by digest. Anything
-        that the challenge format refuses is INVALID_ARGUMENT with one violation per problem.
+        that the challenge format refuses, its network file included, is INVALID_ARGUMENT with one violation per problem.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -145,6 +155,22 @@ class SchedulerServiceServicer:
 
     def GetDiff(self, request, context):
         """GetDiff streams what the attempt changed in its workspace.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetReport(self, request, context):
+        """GetReport streams the judges' documents, hidden tests' outcomes included: for operators, never for an agent. An
+        attempt without a judge's results is FAILED_PRECONDITION / NO_REPORT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetBlob(self, request, context):
+        """GetBlob streams bytes that the attempt's agent wrote, from the node that keeps them. Only a digest that the
+        attempt's own events name is served; any other is NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -215,6 +241,16 @@ def add_SchedulerServiceServicer_to_server(servicer, server):
                     servicer.GetDiff,
                     request_deserializer=gauntlet_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetDiffRequest.FromString,
                     response_serializer=gauntlet_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetDiffResponse.SerializeToString,
+            ),
+            'GetReport': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetReport,
+                    request_deserializer=gauntlet_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetReportRequest.FromString,
+                    response_serializer=gauntlet_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetReportResponse.SerializeToString,
+            ),
+            'GetBlob': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetBlob,
+                    request_deserializer=gauntlet_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetBlobRequest.FromString,
+                    response_serializer=gauntlet_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetBlobResponse.SerializeToString,
             ),
             'IssueAttemptToken': grpc.unary_unary_rpc_method_handler(
                     servicer.IssueAttemptToken,
@@ -429,6 +465,60 @@ class SchedulerService:
             '/gauntlet.scheduler.v1.SchedulerService/GetDiff',
             gauntlet_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetDiffRequest.SerializeToString,
             gauntlet_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetDiffResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetReport(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/gauntlet.scheduler.v1.SchedulerService/GetReport',
+            gauntlet_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetReportRequest.SerializeToString,
+            gauntlet_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetReportResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBlob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/gauntlet.scheduler.v1.SchedulerService/GetBlob',
+            gauntlet_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetBlobRequest.SerializeToString,
+            gauntlet_dot_scheduler_dot_v1_dot_scheduler__service__pb2.GetBlobResponse.FromString,
             options,
             channel_credentials,
             insecure,
