@@ -30,6 +30,8 @@ OUTSIDE_MARGIN_SECONDS = 5.0
 # Output of ended commands that an attempt may keep in the daemon's memory.
 KEPT_BYTES = 8 * 1024 * 1024
 KEPT_EXECS = 256
+# Requests of commands let go of whose repetition is still known, an attempt: as many as bodies are checked of.
+KEPT_REQUESTS = 10_000
 
 
 class ExecUnknown(Exception):
@@ -59,6 +61,7 @@ class AgentExec:
     handle: ExecHandle
     call: ToolCall
     timeout_seconds: float | None
+    request_id: str = ""
     stdin_next: int = 0
     recorded: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -75,21 +78,26 @@ class AgentExecs:
         self._node = node
         self._by_attempt: dict[str, OrderedDict[str, AgentExec]] = {}
         self._starting: dict[tuple[str, str], asyncio.Future[AgentExec]] = {}
+        self._let_go: dict[str, OrderedDict[str, str]] = {}
+        """By attempt: the exec id of each request whose command was let go of."""
 
     async def start(
         self, attempt: LiveAttempt, spec: ExecSpec, *, request_id: str, exec_id: str, stdin: bytes | None
     ) -> AgentExec:
         """Start a command, or find the one that this request started. `stdin` is written whole and closed.
 
-        Raises AttemptEnded, ExecIdTaken, SupervisorError.
+        Raises AttemptEnded, ExecIdTaken, SupervisorError, and ExecUnknown when that one was let go of.
         """
         key = (attempt.facts.attempt_id, request_id)
+        gone = self._let_go.get(attempt.facts.attempt_id, OrderedDict()).get(request_id)
+        if gone is not None:
+            raise ExecUnknown(gone)
         if key in self._starting:
             return await asyncio.shield(self._starting[key])
         future: asyncio.Future[AgentExec] = asyncio.get_running_loop().create_future()
         self._starting[key] = future
         try:
-            started = await self._start(attempt, spec, exec_id or f"exe_{uuid.uuid4().hex[:20]}", stdin)
+            started = await self._start(attempt, spec, request_id, exec_id or f"exe_{uuid.uuid4().hex[:20]}", stdin)
         except BaseException as error:
             # A refused start may be asked again; those who waited for it get the same answer.
             del self._starting[key]
@@ -137,10 +145,13 @@ class AgentExecs:
     def forget(self, attempt: LiveAttempt) -> None:
         """Let go of an attempt's commands."""
         self._by_attempt.pop(attempt.facts.attempt_id, None)
+        self._let_go.pop(attempt.facts.attempt_id, None)
         for key in [key for key in self._starting if key[0] == attempt.facts.attempt_id]:
             del self._starting[key]
 
-    async def _start(self, attempt: LiveAttempt, spec: ExecSpec, exec_id: str, stdin: bytes | None) -> AgentExec:
+    async def _start(
+        self, attempt: LiveAttempt, spec: ExecSpec, request_id: str, exec_id: str, stdin: bytes | None
+    ) -> AgentExec:
         if exec_id in self._by_attempt.get(attempt.facts.attempt_id, {}):
             raise ExecIdTaken(exec_id)
         arguments: dict[str, Any] = {"argv": [_text(word) for word in spec.argv], "exec_id": exec_id}
@@ -159,7 +170,7 @@ class AgentExecs:
             call.end(result=str(error))
             await self._node.telemetry.record_tool(attempt.facts.attempt_id, call)
             raise
-        command = AgentExec(handle, call, spec.timeout_seconds)
+        command = AgentExec(handle, call, spec.timeout_seconds, request_id)
         self._keep(attempt, exec_id, command, arguments)
         if stdin is not None:
             attempt.spawn_call(self._feed(attempt, exec_id, stdin), f"stdin:{exec_id}")
@@ -237,8 +248,15 @@ class AgentExecs:
         ended = [exec_id for exec_id, command in commands.items() if command.handle.result is not None]
         held = sum(commands[exec_id].kept_bytes for exec_id in ended)
         while ended and (held > KEPT_BYTES or len(ended) > KEPT_EXECS):
-            oldest = ended.pop(0)
-            held -= commands.pop(oldest).kept_bytes
+            oldest = commands.pop(ended.pop(0))
+            held -= oldest.kept_bytes
+            if oldest.request_id:
+                # The command itself is gone with its output; that its request was served stays known.
+                self._starting.pop((attempt_id, oldest.request_id), None)
+                requests = self._let_go.setdefault(attempt_id, OrderedDict())
+                requests[oldest.request_id] = oldest.handle.exec_id
+                while len(requests) > KEPT_REQUESTS:
+                    requests.popitem(last=False)
 
 
 def _text(value: str | bytes) -> str:
