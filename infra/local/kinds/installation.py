@@ -23,7 +23,17 @@ from infra.local.places import Places
 REPOSITORY = Path(__file__).resolve().parents[3]
 USER = "gauntlet"
 # What services run; tests, tools and infrastructure stay in the repository.
-CODE = ("daemon", "scheduler", "judges", "formats", "records", "wire", "proto/gauntlet", "infra/local/keeper.py")
+CODE = (
+    "daemon",
+    "scheduler",
+    "judges",
+    "formats",
+    "network",
+    "records",
+    "wire",
+    "proto/gauntlet",
+    "infra/local/keeper.py",
+)
 LOCK = "requirements/runtime.txt"
 MINIMUM_PYTHON = (3, 11)
 INSTALL_SECONDS = 600
