@@ -157,7 +157,8 @@ runsc and in runc."""
 
 KILLED = ("ptrace",)
 """Kills the caller. An ERRNO here would be invisible to the trace points, and the sentry itself would allow
-the call; a death by SIGSYS is reported as the process's exit status 31."""
+the call; a death by SIGSYS is reported as the process's exit status 31. runsc knows only the action that kills
+the calling thread: one thread of many dies alone, denied but unreported (no trace point tells a thread's end)."""
 
 # fmt: off
 NEVER = (

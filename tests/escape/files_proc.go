@@ -168,6 +168,9 @@ func fileProbes() []Probe {
 		try("files", "whiteout", "a whiteout of our own, made like overlayfs makes them", func() error {
 			return syscall.Mknod(link("whiteout"), syscall.S_IFCHR, 0)
 		}, "EPERM"),
+		try("files", "named_pipe", "a named pipe: mknod is refused whole, so this is too", func() error {
+			return syscall.Mkfifo(link("pipe"), 0o600)
+		}, "EPERM"),
 		open("files", "dot_dot", "above the root by dots", "/workspace/../../../../../../var/run/docker.sock", syscall.O_RDWR, "ENOENT", "EACCES"),
 	}
 }

@@ -11,11 +11,9 @@ from cli import sandbox
 from tests.support import escape
 from tests.support.attempts import ended, running
 from tests.support.challenge_files import make_challenge
-from tests.support.environment import MODULES, gauntlet
+from tests.support.environment import gauntlet
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
-TRACED = any(module.startswith("daemon.trace") for module in MODULES.values())
-"""Whether the environment runs the service that reports denied calls."""
 
 
 def events_of(environment, attempt_id: str) -> list[dict[str, Any]]:
@@ -40,9 +38,9 @@ async def test_every_probe_is_denied_as_expected_and_every_reportable_one_is_rep
     assert (record["outcome"], record["fault"]) == ("SUBMITTED", "NONE")
     must = [probe for probe in probes if probe.must_report]
     assert len(must) >= 9
-    if TRACED:
-        assert [probe.name for probe in must if probe.pid not in reported] == []
-        assert "ESCAPE_ATTEMPT" in record["flags"]
-        assert record["sandbox"]["blocked_syscalls"] >= len(must)
-    else:
-        assert record["flags"] == []
+    assert [probe.name for probe in must if probe.pid not in reported] == []
+    told = [name for names in reported.values() for name in names]
+    # Nothing else is reported, and each once: the record's count is that of the events.
+    assert {probe.pid for probe in must} == set(reported)
+    assert record["sandbox"]["blocked_syscalls"] == len(told) == len(must)
+    assert "ESCAPE_ATTEMPT" in record["flags"]
