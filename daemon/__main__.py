@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from daemon.attempts.journal import JournalError
 from daemon.config import DaemonConfig, load
+from daemon.fswatch.facade import remove_traces
 from daemon.node import Node
 from daemon.runtime.docker import DEFAULT_RUNSC_ROOT, DockerRuntime
 from daemon.runtime.errors import RuntimeFault
@@ -63,6 +64,7 @@ async def _purge(config: DaemonConfig) -> None:
         await workspace.reclaim(frozenset())
         await workspace.close()
     await runtime.close()
+    await asyncio.to_thread(remove_traces, config.instance)
     for journal in config.state_dir.glob("journal.db*"):
         journal.unlink()
 

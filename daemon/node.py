@@ -167,7 +167,9 @@ class Node:
             capacity=config.capacity,
             memory_budget_bytes=_memory_total() - config.memory_reserve_bytes,
             artifacts=config.state_dir / "artifacts",
-            fswatch=FilesystemWatch(telemetry, workspace, config.state_dir, mechanism=config.filesystem_watch),
+            fswatch=FilesystemWatch(
+                telemetry, workspace, config.state_dir, config.instance, mechanism=config.filesystem_watch
+            ),
         )
         return node
 

@@ -83,7 +83,7 @@ class Claimer:
             facts.state = State.RUNNING
             await self._node.telemetry.open(facts.attempt_id)
             assert attempt.slot is not None
-            await self._node.fswatch.begin(facts.attempt_id, attempt.slot)
+            self._node.fswatch.begin(facts.attempt_id, attempt.slot, facts.container_id)
             await self._node.keep(attempt)
         except BaseException:
             if attempt.entry is not None:

@@ -97,7 +97,7 @@ class Recovery:
         if decision is Decision.ADOPT:
             fault = await self._adopt(attempt)
             if not fault and attempt.slot is not None:
-                await self._node.fswatch.resume(facts.attempt_id, attempt.slot)
+                self._node.fswatch.resume(facts.attempt_id, attempt.slot, facts.container_id)
                 return True
             facts.evidence.platform_fault = fault
             self._ender.begin(attempt, Cause.PLATFORM)

@@ -10,22 +10,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
 from concurrent.futures import Executor
 
 import structlog
 
 from daemon.fswatch.changes import MOVED_TO, RESCAN, Batch, Change, Content, Source
 from daemon.fswatch.content import LiveBudget, Workspace
-from daemon.fswatch.events import fields
+from daemon.fswatch.disk import Disk
 from daemon.fswatch.inbox import Inbox
 from daemon.fswatch.shaper import Item, Shaper
-from daemon.telemetry.facade import Telemetry
+from daemon.fswatch.teller import Teller
 from daemon.workspace.model import WorkspaceError
 
 log = structlog.get_logger(__name__)
 
-KIND = "filesystem"
 OVERFLOW = "watch_overflow"
 PLACE_UNKNOWN = "directory_gone"
 SOURCE_FAILED = "watch_failed"
@@ -35,24 +33,23 @@ _SLICE = 500
 
 
 class AttemptWatch:
-    """Made on the event loop, with a source that is marked already. `disk` looks at the quota, see `Reader`."""
+    """Made on the event loop, with a source that is marked already."""
 
     def __init__(
         self,
-        attempt_id: str,
+        teller: Teller,
         source: Source,
         workspace: Workspace,
         budget: LiveBudget,
-        telemetry: Telemetry,
         executor: Executor,
-        disk: Callable[[], bool],
+        disk: Disk,
     ) -> None:
-        self.attempt_id = attempt_id
+        self.attempt_id = teller.attempt_id
+        self.teller = teller
         self.source = source
-        self.tick = disk
+        self.tick, self.full, self.owns = disk.look, disk.full, disk.owns
         self._workspace = workspace
         self._budget = budget
-        self._telemetry = telemetry
         self._executor = executor
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
@@ -62,7 +59,7 @@ class AttemptWatch:
         self._rescans_left = RESCAN_ENTRIES
         self._job: asyncio.Future[None] | None = None
         self._ended = False
-        self._task = asyncio.create_task(self._run(), name=f"{attempt_id}:fswatch")
+        self._task = asyncio.create_task(self._run(), name=f"{self.attempt_id}:fswatch")
 
     def take(self, batch: Batch) -> None:
         """From the reader's thread, or from a listing's."""
@@ -96,12 +93,12 @@ class AttemptWatch:
             # The boundary: the events end here, the reconcile at the end does not.
             log.error("fswatch_died", attempt_id=self.attempt_id, exc_info=error)
             with contextlib.suppress(Exception):
-                self._telemetry.record_loss(self.attempt_id, KIND, None, SOURCE_FAILED)
+                self.teller.lose(None, SOURCE_FAILED)
 
     async def _turn(self) -> None:
         post = self._inbox.get()
         if post.lost:
-            self._telemetry.record_loss(self.attempt_id, KIND, post.lost, PLACE_UNKNOWN)
+            self.teller.lose(post.lost, PLACE_UNKNOWN)
         for at in range(0, len(post.changes), _SLICE):
             now = time.monotonic()
             for change in post.changes[at : at + _SLICE]:
@@ -111,9 +108,9 @@ class AttemptWatch:
             await self._emit()
             await asyncio.sleep(0)  # others have their turn: an agent may make changes as fast as we tell them
         if post.dropped:
-            self._telemetry.record_loss(self.attempt_id, KIND, post.dropped, OVERFLOW)
+            self.teller.lose(post.dropped, OVERFLOW)
         if post.overflow:
-            self._telemetry.record_loss(self.attempt_id, KIND, None, OVERFLOW)
+            self.teller.lose(None, OVERFLOW)
         await self._emit()
         self._ended = post.ended
         if not self._ended:
@@ -130,8 +127,7 @@ class AttemptWatch:
     async def _emit(self) -> None:
         for item in self._shaper.ready():
             change = item.change
-            told = fields(change.time_ns, change.operation, change.path, item.content, change.source)
-            await self._telemetry.record(self.attempt_id, KIND, told)
+            await self.teller.tell(change.operation, change.path, item.content, change.source, change.time_ns)
 
     def _start_job(self) -> None:
         if self._job is not None:

@@ -8,6 +8,7 @@ After `finish` the last event of every path agrees with the diff, whatever was o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import threading
 from collections.abc import Callable
@@ -18,16 +19,19 @@ from typing import TypeVar
 import structlog
 
 from daemon.fswatch import probe
-from daemon.fswatch.attempt import KIND, AttemptWatch
+from daemon.fswatch.attempt import AttemptWatch
 from daemon.fswatch.changes import Batch, Change, Source
 from daemon.fswatch.content import LiveBudget, Workspace
+from daemon.fswatch.disk import Disk
+from daemon.fswatch.enospc import EnospcTrace
 from daemon.fswatch.fanotify import FanotifySource
 from daemon.fswatch.final import Final, Finish, read_told
-from daemon.fswatch.fullness import Fullness, measure
+from daemon.fswatch.fullness import Fullness
 from daemon.fswatch.inotify import InotifySource
 from daemon.fswatch.reader import Reader
 from daemon.fswatch.rescan import found_again
 from daemon.fswatch.shaper import Item
+from daemon.fswatch.teller import KIND, Teller
 from daemon.telemetry.facade import Telemetry
 from daemon.telemetry.types import TelemetryError
 from daemon.workspace.baseline import Baseline
@@ -51,8 +55,11 @@ OnDisk = Callable[[str, Fullness], None]
 class FilesystemWatch:
     """Use on one event loop; `start` before use, `close` at the end."""
 
-    def __init__(self, telemetry: Telemetry, workspace: WorkspacePort, state: Path, *, mechanism: str = "auto") -> None:
+    def __init__(
+        self, telemetry: Telemetry, workspace: WorkspacePort, state: Path, instance: str, *, mechanism: str = "auto"
+    ) -> None:
         """`mechanism` is auto, fanotify or inotify; auto takes fanotify where a trial works."""
+        self._trace_name = trace_name(instance)
         self.mechanism = mechanism
         self._telemetry = telemetry
         self._workspace = workspace
@@ -61,7 +68,7 @@ class FilesystemWatch:
         self._reader = Reader()
         self._watches: dict[str, AttemptWatch] = {}
         self._rescans: dict[str, tuple[asyncio.Task[None], threading.Event]] = {}
-        self._left: dict[str, list[Item]] = {}
+        self._left: dict[str, tuple[Teller, list[Item]]] = {}
         self.on_disk: OnDisk = lambda attempt_id, fullness: None
 
     async def start(self) -> None:
@@ -70,17 +77,20 @@ class FilesystemWatch:
             refusal = await self._run(lambda: probe.fanotify_refusal(self._state / "fswatch-probe"))
             self.mechanism = probe.INOTIFY if refusal else probe.FANOTIFY
             log.info("fswatch_mechanism", mechanism=self.mechanism, fanotify_refusal=refusal)
-        self._reader.start()
+        self._reader.start(_enospc_trace(self._trace_name))
 
-    async def begin(self, attempt_id: str, slot: Slot) -> None:
-        """Watch an attempt's overlay from now on, before its agent can act. Never fails the attempt."""
+    def begin(self, attempt_id: str, slot: Slot, container_id: str = "") -> None:
+        """Watch an attempt's overlay from now on, before its agent can act. Never fails the attempt.
+
+        Without `container_id` its ENOSPC is seen by looks at the disk only.
+        """
         if attempt_id not in self._watches:
-            await self._begin(attempt_id, slot)
+            self._begin(attempt_id, slot, container_id)
 
-    async def resume(self, attempt_id: str, slot: Slot) -> None:
+    def resume(self, attempt_id: str, slot: Slot, container_id: str = "") -> None:
         """Watch again after a restart of the daemon: say the gap; what changed meanwhile is told in the background."""
         self._telemetry.record_loss(attempt_id, KIND, None, RESTARTED)
-        watch = await self._begin(attempt_id, slot)
+        watch = self._begin(attempt_id, slot, container_id)
         if watch is not None:
             stopped = threading.Event()
             task = asyncio.create_task(self._find_again(watch, slot, stopped), name=f"{attempt_id}:rescan")
@@ -113,7 +123,7 @@ class FilesystemWatch:
         watch = self._watches.pop(attempt_id, None)
         if watch is not None:
             await asyncio.wrap_future(self._reader.drain(watch))
-            self._left[attempt_id] = await watch.settle()
+            self._left[attempt_id] = (watch.teller, await watch.settle())
 
     async def finish(self, attempt_id: str, slot: Slot, diff: DiffResult, *, crashed: bool) -> Finish:
         """Tell what is pending and what the diff knows better; with `crashed`, name the files not to be trusted.
@@ -121,13 +131,15 @@ class FilesystemWatch:
         Raises OSError, WorkspaceError, TelemetryError.
         """
         await self.stop(attempt_id)
-        left = self._left.get(attempt_id)
-        if left is None:
-            self._telemetry.record_loss(attempt_id, KIND, None, RESTARTED)
+        held = self._left.get(attempt_id)
+        if held is None:
+            held = (Teller(attempt_id, self._telemetry), [])
+            held[0].lose(None, RESTARTED)
+        teller, left = held
         baseline = await self._baseline(slot)
-        final = Final(attempt_id, self._telemetry, self._run, diff, baseline)
-        result = await final.tell(left or [], crashed=crashed)
-        self._left[attempt_id] = []
+        final = Final(teller, self._telemetry, self._run, diff, baseline)
+        result = await final.tell(left, crashed=crashed)
+        self._left[attempt_id] = (teller, [])
         log.info("fswatch_reconciled", attempt_id=attempt_id, events=result.reconciled, suspects=len(result.suspects))
         return result
 
@@ -143,23 +155,22 @@ class FilesystemWatch:
         await asyncio.to_thread(self._reader.close)
         self._executor.shutdown()
 
-    async def _begin(self, attempt_id: str, slot: Slot) -> AttemptWatch | None:
+    def _begin(self, attempt_id: str, slot: Slot, container_id: str) -> AttemptWatch | None:
         try:
             source = self._source(attempt_id, slot)
             workspace = Workspace(slot.merged)
         except OSError as error:
             log.error("fswatch_unavailable", attempt_id=attempt_id, error=str(error))
             self._telemetry.record_loss(attempt_id, KIND, None, UNAVAILABLE)
-            self._left[attempt_id] = []
+            self._left[attempt_id] = (Teller(attempt_id, self._telemetry), [])
             return None
         watch = AttemptWatch(
-            attempt_id,
+            Teller(attempt_id, self._telemetry),
             source,
             workspace,
             LiveBudget(HASH_DISKS * slot.disk_bytes),
-            self._telemetry,
             self._executor,
-            self._disk_look(attempt_id, slot.quota),
+            self._disk(attempt_id, slot.quota, container_id),
         )
         self._watches[attempt_id] = watch
         self._reader.add(watch)
@@ -174,23 +185,9 @@ class FilesystemWatch:
                 log.warning("fanotify_refused", attempt_id=attempt_id, error=str(error))
         return InotifySource(slot.merged)
 
-    def _disk_look(self, attempt_id: str, quota: Path) -> Callable[[], bool]:
-        """For the reader's thread: look, tell what is new, and say whether to look again soon."""
+    def _disk(self, attempt_id: str, quota: Path, container_id: str) -> Disk:
         loop = asyncio.get_running_loop()
-        told = Fullness(False, 0.0)
-
-        def look() -> bool:
-            nonlocal told
-            try:
-                now = measure(quota)
-            except OSError:
-                return False  # it is being taken down
-            if (now.full and not told.full) or (now.high and not told.high):
-                told = now
-                loop.call_soon_threadsafe(self.on_disk, attempt_id, now)
-            return now.high and not told.full
-
-        return look
+        return Disk(quota, container_id, lambda full: _hand_over(loop, self.on_disk, attempt_id, full))
 
     async def _baseline(self, slot: Slot) -> Baseline:
         assert slot.template_digest is not None, "an attempt's slot has a challenge"
@@ -199,3 +196,28 @@ class FilesystemWatch:
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+
+def _hand_over(loop: asyncio.AbstractEventLoop, on_disk: OnDisk, attempt_id: str, fullness: Fullness) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has ended
+        loop.call_soon_threadsafe(on_disk, attempt_id, fullness)
+
+
+def _enospc_trace(name: str) -> EnospcTrace | None:
+    try:
+        return EnospcTrace(name)
+    except OSError as error:
+        log.warning("enospc_not_traced", error=str(error))
+        return None
+
+
+def remove_traces(instance: str) -> None:
+    """Remove what a killed daemon of this instance left in the kernel."""
+    trace = _enospc_trace(trace_name(instance))
+    if trace is not None:
+        trace.close()
+
+
+def trace_name(instance: str) -> str:
+    """The tracing instance of a daemon's instance."""
+    return f"gauntlet-{instance}"

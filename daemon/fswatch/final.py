@@ -7,16 +7,15 @@ daemon kept out of it was not told.
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from daemon.fswatch.attempt import KIND
 from daemon.fswatch.changes import Content
-from daemon.fswatch.events import Told, fields, fold, told_by
+from daemon.fswatch.events import Told, fold, told_by
 from daemon.fswatch.reconcile import Before, content_of, corrections, suspects
 from daemon.fswatch.shaper import Item
+from daemon.fswatch.teller import KIND, Teller
 from daemon.telemetry.facade import Telemetry
 from daemon.workspace.model import DiffResult
 from formats.diff import DiffEntry, read_lines
@@ -46,8 +45,8 @@ class Finish:
 class Final:
     """One attempt's last comparison. `diff` and `before` (Snapshot A) are final."""
 
-    def __init__(self, attempt_id: str, telemetry: Telemetry, run: Run, diff: DiffResult, before: Before) -> None:
-        self._attempt_id = attempt_id
+    def __init__(self, teller: Teller, telemetry: Telemetry, run: Run, diff: DiffResult, before: Before) -> None:
+        self._teller = teller
         self._telemetry = telemetry
         self._run = run
         self._diff = diff
@@ -55,7 +54,7 @@ class Final:
 
     async def tell(self, left: list[Item], *, crashed: bool) -> Finish:
         """Record what is left to tell. A file whose last change came after its last hash is suspect."""
-        told = await read_told(self._attempt_id, self._telemetry, self._run)
+        told = await read_told(self._teller.attempt_id, self._telemetry, self._run)
         found: tuple[bytes, ...] = ()
         if crashed:
             found = await self._run(lambda: tuple(suspects(told, _entries(self._diff))))
@@ -64,10 +63,10 @@ class Final:
         missing = corrections(told, _entries(self._diff), self._before)
         while chunk := await self._run(lambda: list(itertools.islice(missing, _CHUNK))):
             for operation, path, content in chunk:
-                await self._record(fields(time.time_ns(), operation, path, content, RECONCILE))
+                await self._teller.tell(operation, path, content, RECONCILE)
             count += len(chunk)
         if self._diff.truncated:
-            self._telemetry.record_loss(self._attempt_id, KIND, None, DIFF_CUT)
+            self._teller.lose(None, DIFF_CUT)
         return Finish(count, found)
 
     async def _tell_left(self, left: list[Item], told: dict[bytes, Told]) -> None:
@@ -77,11 +76,8 @@ class Final:
         for item in left:
             change = item.change
             content = item.content if item.ready else final.get(change.path)
-            await self._record(fields(change.time_ns, change.operation, change.path, content, change.source))
+            await self._teller.tell(change.operation, change.path, content, change.source, change.time_ns)
             told[change.path] = told_by(change.operation, content)
-
-    async def _record(self, event: Any) -> None:
-        await self._telemetry.record(self._attempt_id, KIND, event)
 
 
 async def read_told(attempt_id: str, telemetry: Telemetry, run: Run) -> dict[bytes, Told]:

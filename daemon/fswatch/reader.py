@@ -1,7 +1,7 @@
 """One thread for the whole node that empties the kernel's queues, so that they stay short.
 
-It reads, and hands on; all else is somebody else's. While a workspace is nearly full it also looks at its disk every
-few milliseconds: a moment of fullness that the agent frees at once is seen between two events.
+It reads, and hands on; all else is somebody else's. While a workspace is nearly full it also listens to the calls that
+fail with ENOSPC, and looks at the disk every few milliseconds for hosts where that cannot be heard.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Protocol
 import structlog
 
 from daemon.fswatch.changes import Batch, Source
+from daemon.fswatch.enospc import EnospcTrace, cgroup_of
 
 log = structlog.get_logger(__name__)
 
@@ -33,6 +34,14 @@ class Sink(Protocol):
         """Reports were read."""
         ...
 
+    def owns(self, cgroup: str) -> bool:
+        """Whether a thread of these control groups is the sandbox's."""
+        ...
+
+    def full(self) -> None:
+        """A call of the sandbox met ENOSPC."""
+        ...
+
     def tick(self) -> bool:
         """Look at the disk; whether to look again soon."""
         ...
@@ -46,6 +55,7 @@ class Reader:
     """Start it before use, close it at the end. Calls may come from any thread."""
 
     def __init__(self) -> None:
+        self._enospc: EnospcTrace | None = None
         self._epoll = select.epoll()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll.register(self._wake, select.EPOLLIN)
@@ -55,8 +65,11 @@ class Reader:
         self._running = True
         self._thread = threading.Thread(target=self._run, name="fswatch-read", daemon=True)
 
-    def start(self) -> None:
-        """Begin to read."""
+    def start(self, enospc: EnospcTrace | None = None) -> None:
+        """Begin to read. `enospc` is this reader's to switch and to close."""
+        self._enospc = enospc
+        if enospc is not None:
+            self._epoll.register(enospc.fileno(), select.EPOLLIN)
         self._thread.start()
 
     def add(self, sink: Sink) -> None:
@@ -76,6 +89,8 @@ class Reader:
             self._thread.join(_STOP_SECONDS)
         os.close(self._wake)
         self._epoll.close()
+        if self._enospc is not None:
+            self._enospc.close()
 
     def _order(self, order: Callable[[], None]) -> None:
         self._orders.append(order)
@@ -90,6 +105,8 @@ class Reader:
                         self._orders.popleft()()
                 elif fd in self._sinks:
                     self._read(fd, self._sinks[fd])
+                elif self._enospc is not None and fd == self._enospc.fileno():
+                    self._hear(self._enospc)
             for fd in tuple(self._urgent):
                 self._tick(fd, self._sinks[fd])
 
@@ -104,6 +121,8 @@ class Reader:
         if self._sinks.get(fd) is sink:
             while self._read(fd, sink):
                 pass
+            if self._enospc is not None:
+                self._hear(self._enospc)
             sink.tick()
             self._remove(fd)
         sink.source.close()
@@ -133,6 +152,15 @@ class Reader:
             self._urgent.add(fd)
         else:
             self._urgent.discard(fd)
+        if self._enospc is not None:
+            self._enospc.switch(bool(self._urgent))
+
+    def _hear(self, enospc: EnospcTrace) -> None:
+        for thread in set(enospc.read()):
+            cgroup = cgroup_of(thread)
+            for sink in self._sinks.values():
+                if sink.owns(cgroup):
+                    sink.full()
 
     def _remove(self, fd: int) -> None:
         if self._sinks.pop(fd, None) is not None:

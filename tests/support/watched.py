@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -47,7 +48,7 @@ class Watched:
     async def seen(self, condition: Callable[[list[dict[str, Any]]], object]) -> list[dict[str, Any]]:
         """The events, once they meet a condition. Fails after 10 s."""
         async with asyncio.timeout(10):
-            while not condition(events := await self.events()):
+            while not condition(events := await self.events()):  # noqa: ASYNC110 (a spool tells nobody)
                 await asyncio.sleep(0.02)
         return events
 
@@ -62,6 +63,8 @@ class Watched:
         """Paths whose last event differs from the diff, and what breaks the sequence; after `end`."""
         lines = await self.lines()
         problems = event.sequence_problems(lines)
+        times = [line["timestamp_ns"] for line in lines if "gap" not in line]
+        problems += [] if times == sorted(times) else ["times run against the sequence"]
         told = fold(self._spool())
         entries = {entry.path: entry for entry in self.entries()}
         before = (await self.host.manager.template(self.host.digest)).baseline()
@@ -88,7 +91,7 @@ class Watched:
 async def watched(host: Host, mechanism: str = "fanotify", slot: Slot | None = None) -> AsyncIterator[Watched]:
     """A watched attempt; with `slot`, one that an earlier life of the daemon had watched."""
     telemetry = Telemetry(host.state, "node", f"unix://{host.directory}/no-collector.sock")
-    watch = FilesystemWatch(telemetry, host.manager, host.state, mechanism=mechanism)
+    watch = FilesystemWatch(telemetry, host.manager, host.state, f"t{secrets.token_hex(4)}", mechanism=mechanism)
     await telemetry.start()
     await watch.start()
     resumed = slot is not None
@@ -96,10 +99,10 @@ async def watched(host: Host, mechanism: str = "fanotify", slot: Slot | None = N
     try:
         if resumed:
             await telemetry.resume(ATTEMPT)
-            await watch.resume(ATTEMPT, slot)
+            watch.resume(ATTEMPT, slot)
         else:
             await telemetry.open(ATTEMPT)
-            await watch.begin(ATTEMPT, slot)
+            watch.begin(ATTEMPT, slot)
         yield Watched(host, telemetry, watch, slot)
     finally:
         await watch.close()

@@ -70,12 +70,10 @@ def agent_python(slot: Slot, script: str) -> None:
 
 
 def _as_agent(slot: Slot, argv: list[str]) -> None:
+    # Not by Popen's `user`: that forks, which gRPC's handlers do not survive in a process that has used it.
     done = subprocess.run(
-        argv,
+        ["setpriv", "--reuid=1000", "--regid=1000", "--clear-groups", *argv],
         cwd=slot.workspace,
-        user=1000,
-        group=1000,
-        extra_groups=[],
         capture_output=True,
         text=True,
         timeout=120,
