@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import shutil
 import signal
 import statistics
@@ -165,7 +166,7 @@ def _config(directory: Path, collector: str) -> Path:
     stack = {"image": "fake:1", "defaults": DEFAULTS, "policy": POLICY, "pool_target": 2}
     values = {
         "node_id": "node-0",
-        "instance": directory.name,
+        "instance": f"b{secrets.token_hex(4)}",
         "state_dir": str(directory / "state"),
         "endpoint": f"unix://{directory}/node.sock",
         "agent_endpoint": f"unix://{directory}/agents.sock",
