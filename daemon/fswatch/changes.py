@@ -90,10 +90,9 @@ def in_order(mask: int, exists: bool) -> list[int]:
     """
     entering = [bit for bit in (CREATE, MOVED_TO) if mask & bit]
     leaving = [bit for bit in (MOVED_FROM, DELETE) if mask & bit]
-    if exists and len(leaving) >= len(entering):
-        first, second = leaving, entering
-    else:
-        first, second = entering, leaving
+    # The more frequent kind is first and last; with as many of each, the end decides.
+    leave_first = len(leaving) > len(entering) or (exists and len(leaving) == len(entering))
+    first, second = (leaving, entering) if leave_first else (entering, leaving)
     operations: list[int] = []
     for index in range(max(len(first), len(second))):
         operations += first[index : index + 1] + second[index : index + 1]
