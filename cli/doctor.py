@@ -20,6 +20,8 @@ from typing import Any
 import docker
 from docker.errors import DockerException
 
+from cli.doctor_watch import mechanism
+
 RUNTIME = "gauntlet-runsc"
 IMAGE_REPOSITORY = "gauntlet-sandbox"
 MINIMUM_API = (1, 40)
@@ -247,11 +249,18 @@ def disk(machine: Machine) -> Check:
     )
 
 
+def filesystem_watch(machine: Machine) -> Check:
+    """How workspaces are watched here; both ways work."""
+    remedy = "nothing is missing; inotify sees new directories a moment late, which the final comparison makes good"
+    return Check("filesystem watch", True, mechanism(), remedy)
+
+
 CHECKS: tuple[Callable[[Machine], Check], ...] = (
     python_environment,
     privileges,
     programs,
     kernel,
+    filesystem_watch,
     disk,
     docker_engine,
     runsc,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,8 +39,7 @@ def test_nothing_is_lost_and_the_end_is_right(bits: set[int], exists: bool):
     moves = [bit for bit in operations if bit != MODIFY]
     entering = [bool(bit & ENTERING) for bit in moves]
     assert (
-        all(one != other for one, other in zip(entering, entering[1:], strict=False))
-        or abs(2 * sum(entering) - len(entering)) > 1
+        all(one != other for one, other in itertools.pairwise(entering)) or abs(2 * sum(entering) - len(entering)) > 1
     )
     if entering and 2 * sum(entering) == len(entering):  # else a later record says how it ended
         assert entering[-1] is exists
