@@ -11,11 +11,13 @@ import typer
 from gauntlet.scheduler.v1 import agent_gateway_service_pb2 as gateway_pb
 from gauntlet.scheduler.v1 import agent_gateway_service_pb2_grpc as gateway_grpc
 from gauntlet.scheduler.v1 import scheduler_service_pb2 as pb
+from rich.text import Text
 
 from cli import sandbox
 from cli.agent_command import token_of_environment
 from cli.clients import Agent, agent, services
 from cli.options import Endpoint, Json, endpoint_of
+from cli.plain import one_line
 from cli.running import CommandFailed, Exit, messages, print_json, run
 from wire import client
 
@@ -78,7 +80,7 @@ def exec_command(
             texts = {name: bytes(data).decode(errors="replace") for name, data in collected.items()}
             print_json({**vars(end), "duration_ms": end.seconds * 1e3, **texts})
         elif end.error or end.timed_out:
-            messages.print(f"[yellow]{end}[/]")
+            messages.print(Text(one_line(str(end)), "yellow"))
         code = end.exit_code if end.exit_code is not None else 128 + (end.signal or 0)
         raise typer.Exit(code if end.exit_code is not None or end.signal else int(Exit.FAILED))
 

@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from gauntlet.scheduler.v1 import scheduler_service_pb2 as pb
+from rich.text import Text
 
 from cli.clients import Services
+from cli.plain import safe
 from cli.running import messages
 from formats.challenge import ChallengeSpec, check_directory
 from formats.network_files import NetworkText, network_texts, report_problems
@@ -36,7 +38,7 @@ def checked(directory: Path) -> ChallengeSpec:
     if not network.ok:
         raise FormatError(report_problems(problem.to_json() for problem in network.report.problems))
     for warning in network.report.warnings:
-        messages.print(f"[yellow]warning:[/] {str(warning).replace('[', chr(92) + '[')}", soft_wrap=True)
+        messages.print(Text.assemble(("warning: ", "yellow"), safe(str(warning))), soft_wrap=True)
     return spec
 
 

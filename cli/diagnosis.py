@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from rich.text import Text
+
 from cli.doctor import run_checks
 from cli.options import Json
 from cli.running import Exit, answers, print_json, run
@@ -18,12 +20,12 @@ def doctor(as_json: Json = False) -> None:
             print_json([asdict(check) for check in checks])
         else:
             for check in checks:
-                mark = "[green]✓[/]" if check.ok else "[red]✗[/]"
+                mark = ("✓ ", "green") if check.ok else ("✗ ", "red")
                 answers.print(
                     f"{mark} [bold]{check.name}[/] {check.detail.replace('[', chr(92) + '[')}", soft_wrap=True
                 )
                 if not check.ok:
-                    answers.print(f"    → {check.remedy.replace('[', chr(92) + '[')}", soft_wrap=True)
+                    answers.print(Text(f"    → {check.remedy}"), soft_wrap=True)
         return Exit.DONE if all(check.ok for check in checks) else Exit.FAILED
 
     run(work)

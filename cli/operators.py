@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from gauntlet.audit.v1 import audit_service_pb2 as audit_pb
 from gauntlet.scheduler.v1 import scheduler_service_pb2 as pb
+from rich.text import Text
 
 from cli import views
 from cli.clients import Services, services
@@ -95,7 +96,7 @@ def get_record(
             print_json(value)
         else:
             answers.print(views.record_table(value))
-            answers.print(f"[dim]entry {answer.sequence}, revision {answer.revision}, {answer.entry_hash}[/]")
+            answers.print(f"entry {answer.sequence}, revision {answer.revision}, {answer.entry_hash}", soft_wrap=True)
 
     run(work, endpoint_of(endpoint))
 
@@ -112,9 +113,9 @@ def verify(as_json: Json = False, endpoint: Endpoint = None) -> None:
         if as_json:
             print_json({"entries": answer.entries, "head_hash": answer.head_hash, "problems": problems})
         else:
-            answers.print(f"{answer.entries} entries, head {answer.head_hash or '–'}")
+            answers.print(f"{answer.entries} entries, head {answer.head_hash or '–'}", soft_wrap=True)
             for problem in problems:
-                answers.print(f"[red]{problem}[/]")
+                answers.print(Text(problem, "red"))
         return Exit.FAILED if problems else Exit.DONE
 
     run(work, endpoint_of(endpoint))

@@ -15,12 +15,15 @@ from typing import Any, NoReturn
 import grpc
 import typer
 from rich.console import Console
+from rich.text import Text
 
+from cli.plain import safe
 from formats.package import PackageError
 from formats.problems import FormatError
 from wire import errors
 from wire.server import EndpointError
 
+PIPE_COLUMNS = 240
 UNREACHABLE = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
 
 
@@ -36,7 +39,8 @@ class Exit(enum.IntEnum):
 
 # Progress and messages; standard output belongs to the answer.
 messages = Console(stderr=True, highlight=False)
-answers = Console(highlight=False)
+# A pipe has no width: what goes into one must not be cut to fit a terminal's.
+answers = Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_COLUMNS)
 
 
 class CommandFailed(Exception):
@@ -55,7 +59,7 @@ def print_json(value: Any) -> None:
 
 def fail(message: str, code: Exit = Exit.FAILED) -> NoReturn:
     """Say it on standard error and leave."""
-    messages.print(f"[bold red]error:[/] {_plain(message)}", soft_wrap=True)
+    messages.print(Text.assemble(("error: ", "bold red"), safe(message)), soft_wrap=True)
     raise typer.Exit(int(code))
 
 
@@ -88,7 +92,3 @@ def _fail_wire(failure: errors.WireFailure, endpoint: str) -> NoReturn:
     if failure.code in UNREACHABLE and not failure.reason:
         fail(f"cannot reach the service at {endpoint}: is it up? (`make run` starts the local stack)", Exit.UNREACHABLE)
     fail(str(failure))
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", r"\[")

@@ -8,6 +8,8 @@ from typing import Any
 from gauntlet.scheduler.v1 import scheduler_service_pb2 as pb
 from rich.table import Table
 
+from cli.plain import cell
+
 
 def state_name(attempt: pb.Attempt) -> str:
     """QUEUED, STARTING, …"""
@@ -35,6 +37,12 @@ def record(attempt: pb.Attempt) -> dict[str, Any]:
     return value
 
 
+def diff_digest(attempt: pb.Attempt) -> str | None:
+    """The digest of what the attempt changed; None when there is none (yet)."""
+    digest: str | None = record(attempt)["workspace"]["diff_digest"]
+    return digest
+
+
 def entry(attempt: pb.Attempt) -> dict[str, Any]:
     """One line of a list."""
     return {
@@ -49,12 +57,12 @@ def entry(attempt: pb.Attempt) -> dict[str, Any]:
 
 
 def table(title: str, rows: list[dict[str, Any]], columns: list[str]) -> Table:
-    """Rows as a table; an absent value is shown as a dash."""
+    """Rows as a table; an absent value is shown as a dash, and whatever stands in a row is shown, never obeyed."""
     out = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
     for column in columns:
-        out.add_column(column.replace("_", " "))
+        out.add_column(column.replace("_", " "), overflow="fold", no_wrap=column.endswith("_id"))
     for row in rows:
-        out.add_row(*("–" if row.get(column) is None else str(row[column]) for column in columns))
+        out.add_row(*(cell(row.get(column)) for column in columns))
     return out
 
 
@@ -63,26 +71,31 @@ def record_table(value: dict[str, Any]) -> Table:
     sandbox = value.get("sandbox") or {}
     workspace = value.get("workspace") or {}
     scores = value.get("scores") or {}
+    ended = bool(value.get("outcome"))
     rows = [
         ("attempt", value["attempt_id"]),
         ("challenge", value["challenge_id"]),
         ("agent", value["agent_id"]),
-        ("outcome", f"{value.get('outcome')} (fault: {value.get('fault')})"),
+        ("outcome", f"{value['outcome']} (fault: {value['fault']})" if ended else "not ended yet"),
         ("flags", ", ".join(value.get("flags") or []) or "none"),
         ("launch", sandbox.get("launch_type")),
-        ("ended", f"{sandbox.get('exit_reason')} (exit code {sandbox.get('exit_code')})"),
-        ("peak memory", f"{(sandbox.get('peak_memory_bytes') or 0) / 2**20:.1f} MiB"),
-        ("events", sandbox.get("telemetry_events")),
-        ("changed", f"{workspace.get('added')} added, {workspace.get('modified')} modified, "
-                    f"{workspace.get('deleted')} deleted"),
-        ("diff digest", workspace.get("diff_digest")),
-        *((f"score {name}", score) for name, score in scores.items()),
-    ]  # fmt: skip
+    ]
+    if ended:
+        code = sandbox.get("exit_code")
+        rows.append(("ended", f"{sandbox.get('exit_reason')}{'' if code is None else f' (exit code {code})'}"))
+    if (peak := sandbox.get("peak_memory_bytes")) is not None:
+        rows.append(("peak memory", f"{peak / 2**20:.1f} MiB"))
+    if (events := sandbox.get("telemetry_events")) is not None:
+        rows.append(("events", events))
+    if workspace.get("diff_digest"):
+        counts = ", ".join(f"{workspace.get(kind)} {kind}" for kind in ("added", "modified", "deleted"))
+        rows += [("changed", counts), ("diff digest", workspace["diff_digest"])]
+    rows += [(f"score {name}", score) for name, score in scores.items()]
     if value.get("agent_feedback"):
         rows.append(("feedback", value["agent_feedback"]))
     out = Table(box=None, show_header=False, pad_edge=False)
-    out.add_column(style="dim")
-    out.add_column()
+    out.add_column(style="dim", no_wrap=True)
+    out.add_column(overflow="fold")
     for name, text in rows:
-        out.add_row(name, "–" if text is None else str(text))
+        out.add_row(name, cell(text))
     return out
