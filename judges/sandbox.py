@@ -42,7 +42,7 @@ class CommandResult:
         if self.oom_killed:
             return "the judge sandbox ran out of memory"
         if self.sandbox_died:
-            return "the judge sandbox ended"
+            return self.error
         if self.timed_out:
             return "the time limit of the suites was reached"
         return self.error
@@ -59,7 +59,11 @@ class JudgeSandboxClient:
     async def run(
         self, argv: Sequence[str], *, cwd: str, timeout: float, environment: Mapping[str, str]
     ) -> CommandResult:
-        """Run a command as uid 1000, to its end. Raises grpc.RpcError when the daemon cannot be reached."""
+        """Run a command as uid 1000, to its end.
+
+        Raises JudgingFault when the sandbox was lost for no reason of what ran in it, grpc.RpcError when the daemon
+        cannot be reached.
+        """
         limit = Duration()
         limit.FromNanoseconds(int(timeout * 1e9))
         request = pb.RunJudgeCommandRequest(
@@ -80,6 +84,8 @@ class JudgeSandboxClient:
                 result.sandbox_died = part.end.sandbox_died
                 result.oom_killed = part.end.oom_killed
                 result.error = part.end.error
+                if part.end.sandbox_lost:
+                    raise JudgingFault(f"the judging was cut short: {part.end.error}")
         return result
 
     async def read(self, path: str, max_bytes: int) -> bytes | None:

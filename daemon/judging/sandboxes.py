@@ -7,6 +7,7 @@ reclaim. What runs in one, and what it scores, is the room `judges`.
 from __future__ import annotations
 
 import asyncio
+import enum
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,6 +42,14 @@ class JudgeSandboxUnknown(AttemptError):
 
 class WorkspaceGone(AttemptError):
     """The attempt's frozen workspace is not here."""
+
+
+class JudgeEnd(enum.Enum):
+    """How a judge sandbox ended under a command."""
+
+    OUT_OF_MEMORY = "the judge sandbox ran out of memory"
+    CRASHED = "the judge sandbox's kernel gave up"
+    LOST = "the judge sandbox was lost"
 
 
 @dataclass(eq=False)
@@ -100,10 +109,14 @@ class JudgeSandboxes:
             await judge.launched.link.write_stdin(exec_id, 0, stdin, True)
         return handle
 
-    async def died_of_memory(self, judge: JudgeSandbox) -> bool:
-        """Whether the engine says that the sandbox ran out of memory."""
+    async def end_of(self, judge: JudgeSandbox) -> JudgeEnd:
+        """Why a judge sandbox ended. What ran in it can exhaust its memory or crash its kernel, and nothing else."""
         seen = await self._node.runtime.inspect(judge.container_id)
-        return seen is not None and seen.oom_killed
+        if seen is None or seen.state.live:
+            return JudgeEnd.LOST
+        if seen.oom_killed:
+            return JudgeEnd.OUT_OF_MEMORY
+        return JudgeEnd.CRASHED if await self._node.runtime.panic_log(judge.container_id) else JudgeEnd.LOST
 
     def destroy(self, judge_sandbox_id: str) -> None:
         """End it in the background, until gone. Idempotent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import AsyncIterator
 from typing import Any, TypeVar
@@ -23,6 +24,10 @@ from wire import errors
 Context = Any
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
 MAX_STDIN_BYTES = 1024 * 1024
+# Arguments, environment and directory as JSON: well within a frame to PID 1, an event's line, and what execve takes.
+MAX_COMMAND_BYTES = 128 * 1024
+# Linux's PATH_MAX.
+MAX_PATH_BYTES = 4096
 MAX_TIMEOUT_SECONDS = 7 * 24 * 3600.0
 LIST_LIMIT = 5_000
 Event = TypeVar("Event", pb.ExecResponse, pb.AttachExecResponse)
@@ -162,6 +167,8 @@ def _spec(request: pb.ExecRequest) -> ExecSpec:
         problems.append(("argv", "NUL bytes cannot be passed to a process"))
     if any(not name or "=" in name for name in request.environment):
         problems.append(("environment", "a name must not be empty or hold '='"))
+    if len(json.dumps(texts)) > MAX_COMMAND_BYTES:
+        problems.append(("argv", f"arguments and environment exceed {MAX_COMMAND_BYTES} bytes; pass a file instead"))
     timeout: float | None = None
     if request.HasField("timeout_duration"):
         timeout = request.timeout_duration.seconds + request.timeout_duration.nanos / 1e9
@@ -184,8 +191,9 @@ def _spec(request: pb.ExecRequest) -> ExecSpec:
 
 
 def _path(path: str) -> str:
-    if not path or "\0" in path:
-        raise errors.invalid("PATH_INVALID", "a path must not be empty or hold a NUL byte", [("path", "invalid")])
+    if not path or "\0" in path or len(path.encode()) > MAX_PATH_BYTES:
+        words = f"a path has 1 to {MAX_PATH_BYTES} bytes and no NUL"
+        raise errors.invalid("PATH_INVALID", words, [("path", words)])
     return path
 
 

@@ -12,7 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from daemon.attempts.context import NodeContext
 from daemon.attempts.live import LiveAttempt
-from daemon.judging.sandboxes import JudgeSandbox, JudgeSandboxes
+from daemon.judging.sandboxes import JudgeEnd, JudgeSandbox, JudgeSandboxes
 from daemon.runtime.types import Resources
 from daemon.services.mapping import RESOURCE_FIELDS
 from daemon.services.requests import RequestLog
@@ -99,9 +99,13 @@ class JudgeSandboxService(pb_grpc.JudgeSandboxServiceServicer):
         return pb.DestroyJudgeSandboxResponse()
 
     async def _died(self, judge: JudgeSandbox) -> pb.JudgeCommandEnd:
-        memory = await self._sandboxes.died_of_memory(judge)
-        words = "the judge sandbox ran out of memory" if memory else "the judge sandbox ended"
-        return pb.JudgeCommandEnd(sandbox_died=True, oom_killed=memory, error=words)
+        end = await self._sandboxes.end_of(judge)
+        return pb.JudgeCommandEnd(
+            sandbox_died=end is not JudgeEnd.LOST,
+            sandbox_lost=end is JudgeEnd.LOST,
+            oom_killed=end is JudgeEnd.OUT_OF_MEMORY,
+            error=end.value,
+        )
 
 
 def _resources(attempt: LiveAttempt, request: pb.CreateJudgeSandboxRequest) -> Resources | None:

@@ -130,6 +130,16 @@ async def test_absurd_timeouts_are_refused(attempt, bad):
     assert errors.decode(caught.value).reason == "EXEC_INVALID"
 
 
+async def test_a_command_too_large_for_a_process_is_refused_and_the_largest_runs(attempt):
+    _, _, agent = attempt
+    for words in (["echo", "x" * 900_000], ["echo", "\x01" * 40_000], ["true", *["y"] * 60_000]):
+        with pytest.raises(grpc.RpcError) as caught:
+            await run(agent, *words)
+        assert errors.decode(caught.value).reason == "EXEC_INVALID"
+    end, out, _ = await run(agent, "echo", "x" * 120_000)
+    assert (end.exit_code, len(out)) == (0, 120_001)
+
+
 async def test_files_of_every_size_come_back_by_digest(attempt):
     _, _, agent = attempt
     for size in SIZES:

@@ -89,6 +89,27 @@ async def test_a_sandbox_killed_from_outside_is_the_platforms_fault(fresh, tmp_p
     assert (record["outcome"], record["fault"]) == ("VOIDED", "PLATFORM")
 
 
+async def test_a_judge_sandbox_killed_from_outside_is_no_zero(fresh, tmp_path):
+    challenge = make_challenge(tmp_path / "c")
+    slow = "import time\nfrom answer import answer\n\ndef test_slow():\n    time.sleep(8)\n    assert answer() == 0\n"
+    (challenge / "hidden/hidden_tests/edge_cases/test_edge.py").write_text(slow)
+    (challenge / "hidden/reference/src/answer.py").unlink()
+    (challenge / "workspace/challenge/tests/test_answer.py").unlink()
+    async with running(fresh, challenge) as (to, attempt_id, agent):
+        await sandbox.submit(agent)
+        await wait_for(to, attempt_id, pb.ATTEMPT_STATE_JUDGING)
+        await until(lambda: "final" in fresh.tail("node") and [c for c in fresh.containers() if "-jsb_" in c.name])
+        await asyncio.to_thread(_kill_judges, fresh)
+        record = await ended(to, attempt_id, seconds=180)
+    assert (record["outcome"], record["scores"]["objective"]) == ("SUBMITTED", 100)
+
+
+def _kill_judges(environment: Environment) -> None:
+    for container in environment.containers():
+        if "-jsb_" in container.name:
+            container.kill()
+
+
 async def test_a_killed_scheduler_ends_every_attempt_once(fresh, tmp_path):
     challenge = make_challenge(tmp_path / "c", time_limit_seconds=60)
     async with services(fresh.endpoint("scheduler")) as to:

@@ -26,7 +26,7 @@ from gauntlet.daemon.v1 import daemon_service_pb2 as gauntlet_dot_daemon_dot_v1_
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.gauntlet/daemon/v1/judge_sandbox_service.proto\x12\x12gauntlet.daemon.v1\x1a\'gauntlet/daemon/v1/daemon_service.proto\x1a\x1egoogle/protobuf/duration.proto\"\xb5\x02\n\x19\x43reateJudgeSandboxRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x12\n\nattempt_id\x18\x02 \x01(\t\x12\x35\n\tworkspace\x18\x03 \x01(\x0e\x32\".gauntlet.daemon.v1.JudgeWorkspace\x12\x30\n\tresources\x18\x04 \x01(\x0b\x32\x1d.gauntlet.daemon.v1.Resources\x12S\n\x0b\x65nvironment\x18\x05 \x03(\x0b\x32>.gauntlet.daemon.v1.CreateJudgeSandboxRequest.EnvironmentEntry\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"L\n\x1a\x43reateJudgeSandboxResponse\x12\x18\n\x10judge_sandbox_id\x18\x01 \x01(\t\x12\x14\n\x0c\x63ontainer_id\x18\x02 \x01(\t\"\xc2\x02\n\x16RunJudgeCommandRequest\x12\x18\n\x10judge_sandbox_id\x18\x01 \x01(\t\x12\x0c\n\x04\x61rgv\x18\x02 \x03(\t\x12\x0b\n\x03\x63wd\x18\x03 \x01(\t\x12P\n\x0b\x65nvironment\x18\x04 \x03(\x0b\x32;.gauntlet.daemon.v1.RunJudgeCommandRequest.EnvironmentEntry\x12\x0f\n\x07\x61s_root\x18\x05 \x01(\x08\x12\r\n\x05stdin\x18\x06 \x01(\x0c\x12\x33\n\x10timeout_duration\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x18\n\x10max_output_bytes\x18\x08 \x01(\x03\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"k\n\x17RunJudgeCommandResponse\x12\x0e\n\x06stdout\x18\x01 \x01(\x0c\x12\x0e\n\x06stderr\x18\x02 \x01(\x0c\x12\x30\n\x03\x65nd\x18\x03 \x01(\x0b\x32#.gauntlet.daemon.v1.JudgeCommandEnd\"\xe7\x01\n\x0fJudgeCommandEnd\x12\x16\n\texit_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x06signal\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x11\n\ttimed_out\x18\x03 \x01(\x08\x12\x14\n\x0csandbox_died\x18\x04 \x01(\x08\x12\x12\n\noom_killed\x18\x05 \x01(\x08\x12\r\n\x05\x65rror\x18\x06 \x01(\t\x12\x11\n\ttruncated\x18\x07 \x01(\x08\x12/\n\x0crun_duration\x18\x08 \x01(\x0b\x32\x19.google.protobuf.DurationB\x0c\n\n_exit_codeB\t\n\x07_signal\"Q\n\x14ReadJudgeFileRequest\x12\x18\n\x10judge_sandbox_id\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x11\n\tmax_bytes\x18\x03 \x01(\x03\"&\n\x15ReadJudgeFileResponse\x12\r\n\x05\x63hunk\x18\x01 \x01(\x0c\"6\n\x1a\x44\x65stroyJudgeSandboxRequest\x12\x18\n\x10judge_sandbox_id\x18\x01 \x01(\t\"\x1d\n\x1b\x44\x65stroyJudgeSandboxResponse*k\n\x0eJudgeWorkspace\x12\x1f\n\x1bJUDGE_WORKSPACE_UNSPECIFIED\x10\x00\x12\x19\n\x15JUDGE_WORKSPACE_FINAL\x10\x01\x12\x1d\n\x19JUDGE_WORKSPACE_REFERENCE\x10\x02\x32\xd8\x03\n\x13JudgeSandboxService\x12s\n\x12\x43reateJudgeSandbox\x12-.gauntlet.daemon.v1.CreateJudgeSandboxRequest\x1a..gauntlet.daemon.v1.CreateJudgeSandboxResponse\x12l\n\x0fRunJudgeCommand\x12*.gauntlet.daemon.v1.RunJudgeCommandRequest\x1a+.gauntlet.daemon.v1.RunJudgeCommandResponse0\x01\x12\x66\n\rReadJudgeFile\x12(.gauntlet.daemon.v1.ReadJudgeFileRequest\x1a).gauntlet.daemon.v1.ReadJudgeFileResponse0\x01\x12v\n\x13\x44\x65stroyJudgeSandbox\x12..gauntlet.daemon.v1.DestroyJudgeSandboxRequest\x1a/.gauntlet.daemon.v1.DestroyJudgeSandboxResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.gauntlet/daemon/v1/judge_sandbox_service.proto\x12\x12gauntlet.daemon.v1\x1a\'gauntlet/daemon/v1/daemon_service.proto\x1a\x1egoogle/protobuf/duration.proto\"\xb5\x02\n\x19\x43reateJudgeSandboxRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x12\n\nattempt_id\x18\x02 \x01(\t\x12\x35\n\tworkspace\x18\x03 \x01(\x0e\x32\".gauntlet.daemon.v1.JudgeWorkspace\x12\x30\n\tresources\x18\x04 \x01(\x0b\x32\x1d.gauntlet.daemon.v1.Resources\x12S\n\x0b\x65nvironment\x18\x05 \x03(\x0b\x32>.gauntlet.daemon.v1.CreateJudgeSandboxRequest.EnvironmentEntry\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"L\n\x1a\x43reateJudgeSandboxResponse\x12\x18\n\x10judge_sandbox_id\x18\x01 \x01(\t\x12\x14\n\x0c\x63ontainer_id\x18\x02 \x01(\t\"\xc2\x02\n\x16RunJudgeCommandRequest\x12\x18\n\x10judge_sandbox_id\x18\x01 \x01(\t\x12\x0c\n\x04\x61rgv\x18\x02 \x03(\t\x12\x0b\n\x03\x63wd\x18\x03 \x01(\t\x12P\n\x0b\x65nvironment\x18\x04 \x03(\x0b\x32;.gauntlet.daemon.v1.RunJudgeCommandRequest.EnvironmentEntry\x12\x0f\n\x07\x61s_root\x18\x05 \x01(\x08\x12\r\n\x05stdin\x18\x06 \x01(\x0c\x12\x33\n\x10timeout_duration\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x18\n\x10max_output_bytes\x18\x08 \x01(\x03\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"k\n\x17RunJudgeCommandResponse\x12\x0e\n\x06stdout\x18\x01 \x01(\x0c\x12\x0e\n\x06stderr\x18\x02 \x01(\x0c\x12\x30\n\x03\x65nd\x18\x03 \x01(\x0b\x32#.gauntlet.daemon.v1.JudgeCommandEnd\"\xfd\x01\n\x0fJudgeCommandEnd\x12\x16\n\texit_code\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x06signal\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x11\n\ttimed_out\x18\x03 \x01(\x08\x12\x14\n\x0csandbox_died\x18\x04 \x01(\x08\x12\x12\n\noom_killed\x18\x05 \x01(\x08\x12\r\n\x05\x65rror\x18\x06 \x01(\t\x12\x11\n\ttruncated\x18\x07 \x01(\x08\x12/\n\x0crun_duration\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0csandbox_lost\x18\t \x01(\x08\x42\x0c\n\n_exit_codeB\t\n\x07_signal\"Q\n\x14ReadJudgeFileRequest\x12\x18\n\x10judge_sandbox_id\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12\x11\n\tmax_bytes\x18\x03 \x01(\x03\"&\n\x15ReadJudgeFileResponse\x12\r\n\x05\x63hunk\x18\x01 \x01(\x0c\"6\n\x1a\x44\x65stroyJudgeSandboxRequest\x12\x18\n\x10judge_sandbox_id\x18\x01 \x01(\t\"\x1d\n\x1b\x44\x65stroyJudgeSandboxResponse*k\n\x0eJudgeWorkspace\x12\x1f\n\x1bJUDGE_WORKSPACE_UNSPECIFIED\x10\x00\x12\x19\n\x15JUDGE_WORKSPACE_FINAL\x10\x01\x12\x1d\n\x19JUDGE_WORKSPACE_REFERENCE\x10\x02\x32\xd8\x03\n\x13JudgeSandboxService\x12s\n\x12\x43reateJudgeSandbox\x12-.gauntlet.daemon.v1.CreateJudgeSandboxRequest\x1a..gauntlet.daemon.v1.CreateJudgeSandboxResponse\x12l\n\x0fRunJudgeCommand\x12*.gauntlet.daemon.v1.RunJudgeCommandRequest\x1a+.gauntlet.daemon.v1.RunJudgeCommandResponse0\x01\x12\x66\n\rReadJudgeFile\x12(.gauntlet.daemon.v1.ReadJudgeFileRequest\x1a).gauntlet.daemon.v1.ReadJudgeFileResponse0\x01\x12v\n\x13\x44\x65stroyJudgeSandbox\x12..gauntlet.daemon.v1.DestroyJudgeSandboxRequest\x1a/.gauntlet.daemon.v1.DestroyJudgeSandboxResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,8 +37,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CREATEJUDGESANDBOXREQUEST_ENVIRONMENTENTRY']._serialized_options = b'8\001'
   _globals['_RUNJUDGECOMMANDREQUEST_ENVIRONMENTENTRY']._loaded_options = None
   _globals['_RUNJUDGECOMMANDREQUEST_ENVIRONMENTENTRY']._serialized_options = b'8\001'
-  _globals['_JUDGEWORKSPACE']._serialized_start=1411
-  _globals['_JUDGEWORKSPACE']._serialized_end=1518
+  _globals['_JUDGEWORKSPACE']._serialized_start=1433
+  _globals['_JUDGEWORKSPACE']._serialized_end=1540
   _globals['_CREATEJUDGESANDBOXREQUEST']._serialized_start=144
   _globals['_CREATEJUDGESANDBOXREQUEST']._serialized_end=453
   _globals['_CREATEJUDGESANDBOXREQUEST_ENVIRONMENTENTRY']._serialized_start=403
@@ -52,15 +52,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RUNJUDGECOMMANDRESPONSE']._serialized_start=858
   _globals['_RUNJUDGECOMMANDRESPONSE']._serialized_end=965
   _globals['_JUDGECOMMANDEND']._serialized_start=968
-  _globals['_JUDGECOMMANDEND']._serialized_end=1199
-  _globals['_READJUDGEFILEREQUEST']._serialized_start=1201
-  _globals['_READJUDGEFILEREQUEST']._serialized_end=1282
-  _globals['_READJUDGEFILERESPONSE']._serialized_start=1284
-  _globals['_READJUDGEFILERESPONSE']._serialized_end=1322
-  _globals['_DESTROYJUDGESANDBOXREQUEST']._serialized_start=1324
-  _globals['_DESTROYJUDGESANDBOXREQUEST']._serialized_end=1378
-  _globals['_DESTROYJUDGESANDBOXRESPONSE']._serialized_start=1380
-  _globals['_DESTROYJUDGESANDBOXRESPONSE']._serialized_end=1409
-  _globals['_JUDGESANDBOXSERVICE']._serialized_start=1521
-  _globals['_JUDGESANDBOXSERVICE']._serialized_end=1993
+  _globals['_JUDGECOMMANDEND']._serialized_end=1221
+  _globals['_READJUDGEFILEREQUEST']._serialized_start=1223
+  _globals['_READJUDGEFILEREQUEST']._serialized_end=1304
+  _globals['_READJUDGEFILERESPONSE']._serialized_start=1306
+  _globals['_READJUDGEFILERESPONSE']._serialized_end=1344
+  _globals['_DESTROYJUDGESANDBOXREQUEST']._serialized_start=1346
+  _globals['_DESTROYJUDGESANDBOXREQUEST']._serialized_end=1400
+  _globals['_DESTROYJUDGESANDBOXRESPONSE']._serialized_start=1402
+  _globals['_DESTROYJUDGESANDBOXRESPONSE']._serialized_end=1431
+  _globals['_JUDGESANDBOXSERVICE']._serialized_start=1543
+  _globals['_JUDGESANDBOXSERVICE']._serialized_end=2015
 # @@protoc_insertion_point(module_scope)

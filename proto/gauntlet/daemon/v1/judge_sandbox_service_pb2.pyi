@@ -255,6 +255,7 @@ class JudgeCommandEnd(_message.Message):
     ERROR_FIELD_NUMBER: _builtins.int
     TRUNCATED_FIELD_NUMBER: _builtins.int
     RUN_DURATION_FIELD_NUMBER: _builtins.int
+    SANDBOX_LOST_FIELD_NUMBER: _builtins.int
     exit_code: _builtins.int
     """Exit code; unset when a signal ended it."""
     signal: _builtins.int
@@ -262,13 +263,15 @@ class JudgeCommandEnd(_message.Message):
     timed_out: _builtins.bool
     """The limit ended it."""
     sandbox_died: _builtins.bool
-    """The sandbox died (memory, crash) under it."""
+    """The sandbox died under it by what ran in it: it ran out of memory, or its kernel gave up."""
     oom_killed: _builtins.bool
     """Out of memory was the cause."""
     error: _builtins.str
     """Why it could not be started; empty otherwise."""
     truncated: _builtins.bool
     """Output was not kept whole."""
+    sandbox_lost: _builtins.bool
+    """The sandbox ended and nothing that ran in it explains that: the platform's fault, the judging starts over."""
     @_builtins.property
     def run_duration(self) -> _duration_pb2.Duration:
         """Monotonic duration."""
@@ -284,10 +287,11 @@ class JudgeCommandEnd(_message.Message):
         error: _builtins.str = ...,
         truncated: _builtins.bool = ...,
         run_duration: _duration_pb2.Duration | None = ...,
+        sandbox_lost: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "exit_code", b"exit_code", "run_duration", b"run_duration", "signal", b"signal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "error", b"error", "exit_code", b"exit_code", "oom_killed", b"oom_killed", "run_duration", b"run_duration", "sandbox_died", b"sandbox_died", "signal", b"signal", "timed_out", b"timed_out", "truncated", b"truncated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "error", b"error", "exit_code", b"exit_code", "oom_killed", b"oom_killed", "run_duration", b"run_duration", "sandbox_died", b"sandbox_died", "sandbox_lost", b"sandbox_lost", "signal", b"signal", "timed_out", b"timed_out", "truncated", b"truncated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
