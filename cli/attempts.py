@@ -9,10 +9,12 @@ from typing import Annotated, Any
 import typer
 from gauntlet.scheduler.v1 import scheduler_service_pb2 as pb
 from gauntlet.telemetry.v1 import event_service_pb2 as event_pb
+from rich.text import Text
 
-from cli import agent_command, challenges, player, views
+from cli import agent_command, challenges, following, player, views
 from cli.clients import Services, agent, services
 from cli.options import Endpoint, Json, agent_endpoint_of, endpoint_of
+from cli.plain import one_line
 from cli.running import Exit, answers, fail, messages, print_json, run
 from formats.script import Step, parse_script
 from wire import client, request_ids
@@ -20,7 +22,6 @@ from wire import client, request_ids
 app = typer.Typer(no_args_is_help=True, help="Submit, run and inspect attempts.")
 
 PRIORITIES = {"bout": pb.PRIORITY_BOUT, "practice": pb.PRIORITY_PRACTICE, "rerun": pb.PRIORITY_RERUN}
-FINAL = (pb.ATTEMPT_STATE_SCORED, pb.ATTEMPT_STATE_VOIDED, pb.ATTEMPT_STATE_FAILED)
 LIST_COLUMNS = ["attempt_id", "challenge_id", "agent_id", "priority", "state", "outcome", "fault"]
 
 Directory = Annotated[Path, typer.Argument(help="A challenge's directory.", exists=True, file_okay=False)]
@@ -52,9 +53,9 @@ def run_attempt(
             try:
                 await _act(to, target, attempt, steps, agent_text)
             except BaseException:
-                await _cancel(to, attempt.attempt_id)
+                await following.cancel(to, attempt.attempt_id)
                 raise
-            final = await _wait(to, attempt.attempt_id, FINAL, pb.ATTEMPT_STATE_RUNNING)
+            final = await following.wait(to, attempt.attempt_id, following.FINAL, pb.ATTEMPT_STATE_RUNNING)
         return _show_record(final, as_json)
 
     target = endpoint_of(endpoint)
@@ -90,7 +91,7 @@ def get(attempt_id: AttemptId, as_json: Json = False, endpoint: Endpoint = None)
 
     async def work() -> None:
         async with services(endpoint_of(endpoint)) as to:
-            attempt = await _get(to, attempt_id)
+            attempt = await following.get(to, attempt_id)
         if as_json:
             print_json(views.record(attempt))
         else:
@@ -141,7 +142,7 @@ def cancel(attempt_id: AttemptId, as_json: Json = False, endpoint: Endpoint = No
 
     async def work() -> None:
         async with services(endpoint_of(endpoint)) as to:
-            attempt = await _cancel(to, attempt_id)
+            attempt = await following.cancel(to, attempt_id)
         print_json(views.entry(attempt)) if as_json else answers.print(views.state_name(attempt))
 
     run(work, endpoint_of(endpoint))
@@ -193,26 +194,27 @@ def events(
     run(work, endpoint_of(endpoint))
 
 
-def _event_line(event: dict[str, Any]) -> str:
+def _event_line(event: dict[str, Any]) -> Text:
     if "gap" in event:
-        return f"[red]gap[/] {event['kind']} {event['gap']}"
+        return Text.assemble(("gap ", "red"), f"{event['kind']} {one_line(json.dumps(event['gap']))}")
     skipped = ("kind", "attempt_id", "sequence", "timestamp_ns")
-    facts = " ".join(f"{name}={value!r}" for name, value in event.items() if name not in skipped)
-    return f"{event['kind']} #{event['sequence']} {facts}".replace("[", r"\[")
+    facts = {name: value for name, value in event.items() if name not in skipped}
+    told = " ".join(f"{name}={one_line(json.dumps(value, ensure_ascii=False))}" for name, value in facts.items())
+    return Text.assemble((event["kind"], "cyan"), f" #{event['sequence']} ", told)
 
 
 async def _act(
     to: Services, target: str, attempt: pb.Attempt, steps: list[Step] | None, agent_text: str | None
 ) -> None:
     """Wait for the sandbox, then play the script or run the agent's command."""
-    running = await _wait(to, attempt.attempt_id, (*FINAL, pb.ATTEMPT_STATE_RUNNING, pb.ATTEMPT_STATE_JUDGING))
+    running = await following.wait(to, attempt.attempt_id, following.STARTED)
     if running.state != pb.ATTEMPT_STATE_RUNNING:
         return
     request = pb.IssueAttemptTokenRequest(attempt_id=attempt.attempt_id)
     issued = await client.call(to.scheduler.IssueAttemptToken, request)
     if steps is not None:
         async with agent(issued.node_endpoint, issued.token) as sandbox:
-            await player.play(sandbox, steps, _report)
+            await player.play(sandbox, steps, following.tell)
         return
     assert agent_text is not None
     code = await agent_command.run_agent_command(
@@ -220,16 +222,7 @@ async def _act(
     )
     messages.print(f"  agent command ended with exit code {code}")
     async with agent(issued.node_endpoint, issued.token) as sandbox:
-        await player.play(sandbox, [], _report)
-
-
-def _report(what: str, succeeded: bool, seconds: float, output: bytes) -> None:
-    mark = "[green]✓[/]" if succeeded else "[yellow]·[/]"
-    messages.print(f"  {mark} {what.replace('[', chr(92) + '[')} [dim]({seconds:.2f} s)[/]", soft_wrap=True)
-    if not succeeded and output:
-        last = output.decode(errors="replace").rstrip().splitlines()[-3:]
-        for line in last:
-            messages.print(f"      [dim]{line.replace('[', chr(92) + '[')}[/]", soft_wrap=True)
+        await player.play(sandbox, [], following.tell)
 
 
 async def _submit(to: Services, directory: Path, agent_id: str, priority: str) -> pb.Attempt:
@@ -243,30 +236,6 @@ async def _submit(to: Services, directory: Path, agent_id: str, priority: str) -
     return submitted
 
 
-async def _wait(to: Services, attempt_id: str, states: tuple[int, ...], last: int | None = None) -> pb.Attempt:
-    """Follow an attempt, aloud, until it is in one of `states`; `last` was told before."""
-    async for update in to.scheduler.WatchAttempt(pb.WatchAttemptRequest(attempt_id=attempt_id)):
-        if update.attempt.state != last:
-            messages.print(f"[cyan]→[/] {views.state_name(update.attempt)}")
-            last = update.attempt.state
-        if last in states:
-            reached: pb.Attempt = update.attempt
-            return reached
-    return await _get(to, attempt_id)
-
-
-async def _get(to: Services, attempt_id: str) -> pb.Attempt:
-    answer = await client.call(to.scheduler.GetAttempt, pb.GetAttemptRequest(attempt_id=attempt_id))
-    attempt: pb.Attempt = answer.attempt
-    return attempt
-
-
-async def _cancel(to: Services, attempt_id: str) -> pb.Attempt:
-    request = pb.CancelAttemptRequest(request_id=request_ids.new(), attempt_id=attempt_id)
-    attempt: pb.Attempt = (await client.call(to.scheduler.CancelAttempt, request)).attempt
-    return attempt
-
-
 def _show_record(attempt: pb.Attempt, as_json: bool) -> Exit:
     value = views.record(attempt)
     if as_json:
@@ -274,7 +243,7 @@ def _show_record(attempt: pb.Attempt, as_json: bool) -> Exit:
     else:
         answers.print(views.record_table(value))
     if attempt.artifact_path:
-        messages.print(f"diff and changed files: {attempt.artifact_path}", soft_wrap=True)
+        messages.print(Text(f"diff and changed files: {attempt.artifact_path}"), soft_wrap=True)
     if attempt.state == pb.ATTEMPT_STATE_FAILED:
         fail(f"the attempt never started: {attempt.reason}")
     return Exit.VOIDED if attempt.state == pb.ATTEMPT_STATE_VOIDED else Exit.DONE

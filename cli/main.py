@@ -10,7 +10,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
 import typer
 
-from cli import agent_calls, attempts, diagnosis, network, operators
+from cli import agent_calls, attempts, diagnosis, network, operators, replay, reports
 
 app = typer.Typer(
     name="gauntlet",
@@ -21,6 +21,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(attempts.app, name="attempt")
+attempts.app.command("report")(reports.report)
+attempts.app.command("replay")(replay.replay)
 app.command("events")(attempts.events)
 app.command("exec")(agent_calls.exec_command)
 app.command("read")(agent_calls.read)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 
 from gauntlet.daemon.v1 import agent_service_pb2 as pb
@@ -44,11 +44,12 @@ async def run_command(
     stdin: bytes | None = None,
     stdin_stream: AsyncIterator[bytes] | None = None,
     timeout_seconds: float | None = None,
+    environment: Mapping[str, str] | None = None,
     stdout: Sink = len,
     stderr: Sink = len,
 ) -> ExecEnd:
     """Run a command to its end and pass its output on as it comes. Raises grpc.RpcError, WireFailure."""
-    request = pb.ExecRequest(request_id=request_ids.new(), argv=argv, cwd=cwd or "")
+    request = pb.ExecRequest(request_id=request_ids.new(), argv=argv, cwd=cwd or "", environment=environment or {})
     large = stdin is not None and len(stdin) > CHUNK_BYTES
     request.stdin_stream = large or stdin_stream is not None
     if stdin is not None and not large:
@@ -88,13 +89,36 @@ async def write_file(agent: Agent, path: str, data: bytes, mode: int = 0) -> Non
     await agent.stub.WriteFile(parts(), metadata=agent.metadata, timeout=CALL_TIMEOUT)
 
 
-async def read_file(agent: Agent, path: str, sink: Sink) -> int:
-    """Read a file whole; returns its size. Raises grpc.RpcError."""
+async def read_file(agent: Agent, path: str, sink: Sink, *, offset: int = 0, length: int = 0) -> int:
+    """Read a file, to its end unless a length is given; returns how much was read. Raises grpc.RpcError."""
     size = 0
-    async for part in agent.stub.ReadFile(pb.ReadFileRequest(path=path), metadata=agent.metadata):
+    request = pb.ReadFileRequest(path=path, offset=offset, length=length)
+    async for part in agent.stub.ReadFile(request, metadata=agent.metadata):
         sink(part.chunk)
         size += len(part.chunk)
     return size
+
+
+async def list_directory(agent: Agent, path: str) -> None:
+    """List a directory. Raises WireFailure."""
+    await client.call(agent.stub.ListDirectory, pb.ListDirectoryRequest(path=path), token=agent.token)
+
+
+async def stat(agent: Agent, path: str) -> None:
+    """Describe a path. Raises WireFailure."""
+    await client.call(agent.stub.StatFile, pb.StatFileRequest(path=path), token=agent.token)
+
+
+async def make_directory(agent: Agent, path: str, *, parents: bool = False) -> None:
+    """Make a directory. Raises WireFailure."""
+    request = pb.MakeDirectoryRequest(request_id=request_ids.new(), path=path, parents=parents)
+    await client.call(agent.stub.MakeDirectory, request, token=agent.token)
+
+
+async def remove(agent: Agent, path: str, *, recursive: bool = False) -> None:
+    """Remove a file or a tree. Raises WireFailure."""
+    request = pb.RemoveFileRequest(request_id=request_ids.new(), path=path, recursive=recursive)
+    await client.call(agent.stub.RemoveFile, request, token=agent.token)
 
 
 async def submit(agent: Agent) -> None:

@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -129,6 +130,24 @@ class BlobStore:
         if DIGEST_PREFIX + hashlib.sha256(data).hexdigest() != digest:
             raise BlobCorruptError(f"{digest}: the bytes on disk are others")
         return data
+
+    def pieces(self, digest: str, size: int) -> Iterator[bytes]:
+        """A blob's bytes in pieces of `size`, without holding it whole.
+
+        Raises BlobMissingError before the first piece; BlobCorruptError after the last one, when they do not add up
+        to the digest.
+        """
+        try:
+            file = self.path(digest).open("rb")
+        except FileNotFoundError:
+            raise BlobMissingError(f"no blob {digest}") from None
+        with file:
+            hashed = hashlib.sha256()
+            while piece := file.read(size):
+                hashed.update(piece)
+                yield piece
+        if DIGEST_PREFIX + hashed.hexdigest() != digest:
+            raise BlobCorruptError(f"{digest}: the bytes on disk are others")
 
 
 def _sync_directory(path: Path) -> None:

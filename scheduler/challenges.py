@@ -49,6 +49,8 @@ class Challenges:
         self._store = store
         self._thread = thread
         self._clock = clock
+        # Rows never change once they are there: each is read from the store once a life.
+        self._rows: dict[str, ChallengeRow] = {}
         self._specs: dict[str, ChallengeSpec] = {}
 
     def sweep(self) -> None:
@@ -58,9 +60,10 @@ class Challenges:
 
     async def row(self, digest: str) -> ChallengeRow:
         """A challenge's row. Raises ChallengeUnknown."""
-        row = await self._thread.run(self._store.challenge, digest)
+        row = self._rows.get(digest) or await self._thread.run(self._store.challenge, digest)
         if row is None:
             raise ChallengeUnknown(digest)
+        self._rows[digest] = row
         return row
 
     async def spec(self, digest: str) -> ChallengeSpec:

@@ -117,7 +117,7 @@ class Claimer:
         if report.fence != attempt.fence:
             await self._requeue(attempt, f"the node answered for fence {report.fence}", fault=True)
             return
-        await self._reports.take(attempt.node_id, report)
+        await self._reports.claimed(attempt, report)
 
     async def _upload(self, attempt: Attempt, node_id: str) -> bool:
         digest = attempt.challenge_digest

@@ -20,6 +20,7 @@ CLAIM_TIMEOUT = 120.0
 PUT_TIMEOUT = 300.0
 CALL_TIMEOUT = 10.0
 DIFF_TIMEOUT = 300.0
+BLOB_TIMEOUT = 300.0
 
 
 class GrpcDaemon(DaemonClient):
@@ -71,6 +72,18 @@ class GrpcDaemon(DaemonClient):
     async def diff(self, attempt_id: str) -> AsyncIterator[daemon_pb.GetDiffResponse]:
         """Stream."""
         stream = self._stub.GetDiff(daemon_pb.GetDiffRequest(attempt_id=attempt_id), timeout=DIFF_TIMEOUT)
+        try:
+            async for message in stream:
+                yield message
+        except grpc.RpcError as error:
+            raise errors.decode(error) from error
+        finally:
+            stream.cancel()
+
+    async def blob(self, attempt_id: str, digest: str) -> AsyncIterator[daemon_pb.GetBlobResponse]:
+        """Stream."""
+        request = daemon_pb.GetBlobRequest(attempt_id=attempt_id, digest=digest)
+        stream = self._stub.GetBlob(request, timeout=BLOB_TIMEOUT)
         try:
             async for message in stream:
                 yield message

@@ -40,6 +40,10 @@ class DaemonClient(ABC):
         """A frozen workspace's diff. Raises WireFailure."""
 
     @abstractmethod
+    def blob(self, attempt_id: str, digest: str) -> AsyncIterator[daemon_pb.GetBlobResponse]:
+        """Bytes that an agent wrote. Raises WireFailure."""
+
+    @abstractmethod
     async def close(self) -> None:
         """Close the connection."""
 

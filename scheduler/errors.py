@@ -81,6 +81,22 @@ class NoDiff(SchedulerError):
         self.attempt_id = attempt_id
 
 
+class NoReport(SchedulerError):
+    """No judge has left documents about the attempt."""
+
+    def __init__(self, attempt_id: str, state: str) -> None:
+        super().__init__(f"attempt {attempt_id} ({state}) has no judge's report")
+        self.attempt_id = attempt_id
+
+
+class BlobUnknown(SchedulerError):
+    """No event of the attempt names these bytes, or the node does not have them any more."""
+
+    def __init__(self, digest: str) -> None:
+        super().__init__(f"no bytes {digest!r} of this attempt")
+        self.digest = digest
+
+
 class BadInput(SchedulerError):
     """A field of a request does not hold what it must; `violations` are (field, problem)."""
 
@@ -116,6 +132,10 @@ def translate(error: Exception) -> errors.WireError | None:
             return errors.precondition("ATTEMPT_NOT_RUNNING", str(error), name)
         case NoDiff(attempt_id=name):
             return errors.precondition("NO_DIFF", str(error), name)
+        case NoReport(attempt_id=name):
+            return errors.precondition("NO_REPORT", str(error), name)
+        case BlobUnknown(digest=name):
+            return errors.not_found("blob", name)
         case BadInput(violations=violations):
             return errors.invalid("BAD_INPUT", str(error), violations)
         case FormatError(problems=problems):

@@ -26,6 +26,7 @@ from records.ledger.port import Ledger
 from records.ledger.schema import create_schema
 from records.ledger.sql import SqlLedger
 from scheduler.attempts import Attempts, Bells
+from scheduler.blobs import Blobs
 from scheduler.cancelling import Cancelling
 from scheduler.challenges import Challenges
 from scheduler.claim import Claimer
@@ -196,6 +197,7 @@ class Scheduler:
             hub=core.hub,
             store=core.ports.store,
             thread=core.thread,
+            blobs=Blobs(core.attempts, core.nodes, self._events),
         )
         services = {
             "gauntlet.scheduler.v1.SchedulerService": (

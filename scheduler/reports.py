@@ -60,6 +60,12 @@ class Reports:
         self._nodes = nodes
         self._finisher = finisher
 
+    async def claimed(self, attempt: Attempt, report: daemon_pb.SandboxAttempt) -> None:
+        """Act on the answer to a claim of `attempt` as it was placed: it is read again only if it moved on since."""
+        assert attempt.node_id is not None
+        if report.state not in LIVE or not await self._started(attempt, report):
+            await self.take(attempt.node_id, report)
+
     async def take(self, node_id: str, report: daemon_pb.SandboxAttempt) -> bool:
         """Act on one report; whether it is settled. An unsettled one is to be shown again later."""
         attempt = await self._attempts.known(report.attempt_id)

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import grpc
+import structlog
 from gauntlet.daemon.v1 import daemon_service_pb2 as pb
 from gauntlet.daemon.v1 import daemon_service_pb2_grpc as pb_grpc
 
@@ -19,7 +21,10 @@ from daemon.attempts.model import Cause, State
 from daemon.services import mapping
 from daemon.services.requests import RequestLog
 from formats.package import PackageError
+from records.errors import BlobCorruptError, BlobMissingError
 from wire import errors
+
+log = structlog.get_logger(__name__)
 
 SCHEDULER = "scheduler"
 MAX_PACKAGE_BYTES = 1024**3
@@ -113,6 +118,18 @@ class DaemonService(pb_grpc.DaemonServiceServicer):
         with path.open("rb") as lines:
             while batch := await self._node.blocking(lines.readlines, BATCH_BYTES):
                 yield pb.GetDiffResponse(entries=[line.rstrip(b"\n") for line in batch])
+
+    async def GetBlob(self, request: pb.GetBlobRequest, context: Context) -> AsyncIterator[pb.GetBlobResponse]:
+        """What an agent wrote, checked on the way."""
+        pieces = self._node.telemetry.blobs.pieces(request.digest, BATCH_BYTES)
+        try:
+            while (piece := await self._node.blocking(next, pieces, None)) is not None:
+                yield pb.GetBlobResponse(chunk=piece)
+        except BlobMissingError as error:
+            raise errors.not_found("blob", request.digest) from error
+        except BlobCorruptError as error:
+            log.error("blob_corrupt", attempt_id=request.attempt_id, digest=request.digest)
+            raise errors.WireError(grpc.StatusCode.DATA_LOSS, "BLOB_CORRUPT", str(error)) from error
 
     async def GetNodeStatus(self, request: pb.GetNodeStatusRequest, context: Context) -> pb.GetNodeStatusResponse:
         """The node's pools and load."""

@@ -12,6 +12,7 @@ from gauntlet.scheduler.v1 import scheduler_service_pb2_grpc as pb_grpc
 
 from formats.record import State
 from scheduler.attempts import Attempts
+from scheduler.blobs import Blobs
 from scheduler.cancelling import Cancelling
 from scheduler.challenges import Challenges
 from scheduler.convert import (
@@ -24,7 +25,7 @@ from scheduler.convert import (
     request_key,
     states_of,
 )
-from scheduler.errors import BadInput, NodeUnreachable, NoDiff
+from scheduler.errors import BadInput, NodeUnreachable, NoDiff, NoReport
 from scheduler.gateway import Gateway
 from scheduler.model import Attempt
 from scheduler.nodes import Nodes
@@ -36,6 +37,8 @@ from scheduler.watch import Hub, follow
 from wire.errors import WireFailure
 
 Context = grpc.aio.ServicerContext[Any, Any]
+
+PIECE_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class Domain:
     hub: Hub
     store: ControlStore
     thread: StoreThread
+    blobs: Blobs
 
 
 class SchedulerServicer(pb_grpc.SchedulerServiceServicer):
@@ -137,6 +141,21 @@ class SchedulerServicer(pb_grpc.SchedulerServiceServicer):
             if failure.code in ("NOT_FOUND", "FAILED_PRECONDITION"):
                 raise NoDiff(attempt.attempt_id, attempt.public_state.value) from failure
             raise
+
+    async def GetReport(self, request: pb.GetReportRequest, context: Context) -> AsyncIterator[pb.GetReportResponse]:
+        """Stream the documents of a judging that was delivered."""
+        attempt = await self._domain.attempts.get(request.attempt_id)
+        documents = await self._domain.thread.run(self._domain.store.documents, attempt.attempt_id)
+        if attempt.results is None or not documents:
+            raise NoReport(attempt.attempt_id, attempt.public_state.value)
+        for (judge, name), content in sorted(documents.items()):
+            for offset in range(0, max(len(content), 1), PIECE_BYTES):
+                yield pb.GetReportResponse(judge=judge, name=name, chunk=content[offset : offset + PIECE_BYTES])
+
+    async def GetBlob(self, request: pb.GetBlobRequest, context: Context) -> AsyncIterator[pb.GetBlobResponse]:
+        """Pass on what an agent wrote."""
+        async for piece in self._domain.blobs.read(request.attempt_id, request.digest):
+            yield pb.GetBlobResponse(chunk=piece)
 
     async def IssueAttemptToken(
         self, request: pb.IssueAttemptTokenRequest, context: Context

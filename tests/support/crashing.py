@@ -120,6 +120,9 @@ class FusedDaemon(DaemonClient):
     def diff(self, attempt_id: str) -> AsyncIterator[Any]:
         return self._inner.diff(attempt_id)
 
+    def blob(self, attempt_id: str, digest: str) -> AsyncIterator[Any]:
+        return self._inner.blob(attempt_id, digest)
+
     async def close(self) -> None:
         """Nothing to close."""
 

@@ -44,6 +44,7 @@ class FakeNode:
         self.on_running: Callable[[pb.SandboxAttempt], None] | None = None
         self.need_challenge = True
         self.diff_entries: list[bytes] = [b'{"path":"challenge/a.py","change":"modified"}']
+        self.blobs: dict[str, list[bytes]] = {}
         self._watchers: set[asyncio.Queue[pb.SandboxAttempt | None]] = set()
         self._requests: dict[str, str] = {}
         self._gate = asyncio.Event()
@@ -120,6 +121,13 @@ class FakeNode:
             raise errors.not_found("attempt", attempt_id)
         for entry in self.diff_entries:
             yield pb.GetDiffResponse(entries=[entry])
+
+    async def blob(self, attempt_id: str, digest: str) -> AsyncIterator[pb.GetBlobResponse]:
+        self.calls.append(("blob", attempt_id, 0))
+        if digest not in self.blobs:
+            raise errors.not_found("blob", digest)
+        for piece in self.blobs[digest]:
+            yield pb.GetBlobResponse(chunk=piece)
 
     # ---- what a test makes of it -----------------------------------------------------------------------------
 
@@ -297,6 +305,10 @@ class FakeDaemonServicer(pb_grpc.DaemonServiceServicer):
         async for batch in self.node.diff(request.attempt_id):
             yield batch
 
+    async def GetBlob(self, request: pb.GetBlobRequest, context: Any) -> AsyncIterator[pb.GetBlobResponse]:
+        async for piece in self.node.blob(request.attempt_id, request.digest):
+            yield piece
+
 
 def daemon_server(node: FakeNode, endpoint: str) -> Server:
     """A gRPC server for a FakeNode; start it with `await server.start()`."""
@@ -337,6 +349,13 @@ class LocalDaemon(DaemonClient):
         try:
             async for batch in self.node.diff(attempt_id):
                 yield batch
+        except WireError as error:
+            raise _failure(error) from error
+
+    async def blob(self, attempt_id: str, digest: str) -> AsyncIterator[pb.GetBlobResponse]:
+        try:
+            async for piece in self.node.blob(attempt_id, digest):
+                yield piece
         except WireError as error:
             raise _failure(error) from error
 

@@ -166,13 +166,15 @@ class Clients:
                     return message.attempt
         raise AssertionError(f"the stream of {attempt_id} ended in another state")
 
-    async def judge(self, score: float = 75.0) -> str:
+    async def judge(self, score: float = 75.0, documents: dict[str, bytes] | None = None) -> str:
         """Judge one attempt; its id."""
         request = judging_pb.LeaseJudgingRequest(worker_id="worker")
         request.wait_duration.FromSeconds(8)
         lease = (await client.call(self.judging.LeaseJudging, request)).lease
         assert lease.lease_id
-        result = judging_pb.JudgeResult(judge="objective", score=score, documents={"test_results.json": b"{}"})
+        result = judging_pb.JudgeResult(
+            judge="objective", score=score, documents=documents or {"test_results.json": b"{}"}
+        )
         done = judging_pb.CompleteJudgingRequest(lease_id=lease.lease_id, results=[result])
         await client.call(self.judging.CompleteJudging, done)
         return lease.attempt_id

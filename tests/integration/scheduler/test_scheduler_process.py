@@ -9,6 +9,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -18,6 +19,7 @@ from gauntlet.scheduler.v1 import judging_service_pb2 as judging_pb
 from gauntlet.scheduler.v1 import scheduler_service_pb2 as pb
 from gauntlet.telemetry.v1 import event_service_pb2 as event_pb
 
+from formats.event import encode
 from records.database import open_engine
 from records.events.sql import SqlEventStore, create_schema
 from tests.integration.scheduler.conftest import Node
@@ -342,6 +344,97 @@ async def test_a_network_file_is_checked_at_upload_and_explained_in_the_record(
     attempt = await clients.submit(await clients.upload(challenge), "agent")
     record = json.loads((await clients.until(attempt.attempt_id, RUNNING)).record_json)
     assert record["network"]["services"]["a"]["internet"] == "none"
+
+
+async def _streamed(stream: Any, field: str) -> list[Any]:
+    try:
+        return [getattr(message, field) async for message in stream]
+    except grpc.RpcError as error:
+        raise decode(error) from error
+
+
+async def test_the_report_is_the_judges_documents_and_for_operators_only(
+    clients: Clients, node: Node, challenge: Path
+) -> None:
+    attempt = await clients.submit(await clients.upload(challenge), "agent")
+    await clients.until(attempt.attempt_id, RUNNING)
+    request = pb.GetReportRequest(attempt_id=attempt.attempt_id)
+    issued = await client.call(
+        clients.scheduler.IssueAttemptToken, pb.IssueAttemptTokenRequest(attempt_id=attempt.attempt_id)
+    )
+    with pytest.raises(WireFailure) as early:
+        await _streamed(clients.scheduler.GetReport(request, timeout=10), "chunk")
+    assert (early.value.code, early.value.reason) == ("FAILED_PRECONDITION", "NO_REPORT")
+    node.fake.end(attempt.attempt_id)
+    large = b"x" * 1_300_000
+    await clients.judge(documents={"test_results.json": large, "b.json": b"", "a.json": b"{}"})
+    await clients.until(attempt.attempt_id, SCORED)
+    collected: dict[str, bytes] = {}
+    async for piece in clients.scheduler.GetReport(request, timeout=10):
+        assert piece.judge == "objective" and len(piece.chunk) < 1 << 20
+        collected[piece.name] = collected.get(piece.name, b"") + piece.chunk
+    assert collected == {"a.json": b"{}", "b.json": b"", "test_results.json": large}
+    assert list(collected) == sorted(collected)
+    for method, wanted in (("GetReport", request), ("GetBlob", pb.GetBlobRequest(attempt_id=attempt.attempt_id))):
+        stub = getattr(clients.scheduler_on_agent_socket, method)
+        with pytest.raises(WireFailure) as elsewhere:
+            await _streamed(stub(wanted, timeout=10, metadata=client.bearer(issued.token)), "chunk")
+        assert elsewhere.value.code == "UNIMPLEMENTED"
+    with pytest.raises(WireFailure) as unknown:
+        await _streamed(clients.scheduler.GetReport(pb.GetReportRequest(attempt_id="att_0"), timeout=10), "chunk")
+    assert unknown.value.reason == "ATTEMPT_NOT_FOUND"
+
+
+async def test_a_blob_is_served_only_when_the_attempts_own_events_name_it(
+    scheduler: SchedulerProcess, clients: Clients, node: Node, challenge: Path
+) -> None:
+    digest = await clients.upload(challenge)
+    mine, other = [(await clients.submit(digest, agent)).attempt_id for agent in ("mine", "other")]
+    for name in (mine, other):
+        await clients.until(name, RUNNING)
+    written, elsewhere, dropped = ("sha256:" + letter * 64 for letter in "abc")
+    node.fake.blobs = {written: [b"one", b"two"], elsewhere: [b"secret"], dropped: [b"x"]}
+    engine = open_engine(f"sqlite:///{scheduler.directory}/events.db")
+    create_schema(engine)
+    store = SqlEventStore(engine)
+    for name, events in {
+        mine: [
+            ("write_file", {"path": "a", "content": {"sha256": written, "size_bytes": 6, "stored": True}}),
+            # An agent that says another attempt's digest does not open it.
+            ("exec", {"argv": ["echo", elsewhere], "exec_id": "exe_1"}),
+            ("write_file", {"path": "b", "content": {"sha256": dropped, "size_bytes": 1, "stored": False}}),
+        ],
+        other: [("write_file", {"path": "a", "content": {"sha256": elsewhere, "size_bytes": 6, "stored": True}})],
+    }.items():
+        lines = [
+            encode(
+                "tool_invocation", name, number, {"timestamp_ns": number, "tool_name": tool, "arguments": arguments}
+            ).rstrip(b"\n")
+            for number, (tool, arguments) in enumerate(events, start=1)
+        ]
+        store.append("node-1", name, "tool_invocation", 0, lines)
+    store.close()
+
+    async def blob(attempt_id: str, wanted: str) -> list[bytes]:
+        request = pb.GetBlobRequest(attempt_id=attempt_id, digest=wanted)
+        return await _streamed(clients.scheduler.GetBlob(request, timeout=10), "chunk")
+
+    assert await blob(mine, written) == [b"one", b"two"]
+    assert await blob(other, elsewhere) == [b"secret"]
+    asked = node.fake.count("blob")
+    for name, wanted in ((mine, elsewhere), (other, written), (mine, dropped), (mine, ""), (mine, "sha256:")):
+        with pytest.raises(WireFailure) as refused:
+            await blob(name, wanted)
+        assert (refused.value.code, refused.value.reason) == ("NOT_FOUND", "BLOB_NOT_FOUND")
+    assert node.fake.count("blob") == asked, "the node is not even asked"
+    del node.fake.blobs[written]
+    with pytest.raises(WireFailure) as gone:
+        await blob(mine, written)
+    assert gone.value.reason == "BLOB_NOT_FOUND"
+    await node.down()
+    with pytest.raises(WireFailure) as away:
+        await blob(mine, written)
+    assert (away.value.code, away.value.reason) == ("UNAVAILABLE", "NODE_UNREACHABLE")
 
 
 async def test_the_list_pages_and_filters(clients: Clients, challenge: Path) -> None:

@@ -112,3 +112,20 @@ def test_nobody_else_can_read_a_blob(blobs: BlobStore) -> None:
     path = blobs.path(blobs.put(b"secret").digest)
     assert path.stat().st_mode & 0o077 == 0
     assert path.parent.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(("data", "pieces"), [(b"", []), (b"abcde", [b"ab", b"cd", b"e"]), (b"abcd", [b"ab", b"cd"])])
+def test_a_blob_comes_in_pieces(blobs: BlobStore, data: bytes, pieces: list[bytes]) -> None:
+    assert list(blobs.pieces(blobs.put(data).digest, 2)) == pieces
+
+
+def test_pieces_of_what_is_not_there_or_was_changed(blobs: BlobStore) -> None:
+    for wrong in (digest(b"never"), "", "sha256:../../x"):
+        with pytest.raises(BlobMissingError):
+            next(blobs.pieces(wrong, 2))
+    kept = blobs.put(b"abcd").digest
+    blobs.path(kept).write_bytes(b"abcx")
+    read = blobs.pieces(kept, 2)
+    assert [next(read), next(read)] == [b"ab", b"cx"]
+    with pytest.raises(BlobCorruptError, match="the bytes on disk are others"):
+        next(read)
