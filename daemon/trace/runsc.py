@@ -23,6 +23,7 @@ SECONDS = 20.0
 MAX_ANSWER_BYTES = 64 << 20
 MAX_LISTED = 5_000
 MAX_ARGUMENTS = 1_000
+MAX_PATH = 4_096
 _SMALL = re.compile(r"[0-9]{1,8}")
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
 
@@ -42,6 +43,7 @@ class Seen:
     argv: list[str]
     rss: int | None
     start_ns: int
+    executable: str = ""
 
 
 class Load(NamedTuple):
@@ -141,7 +143,9 @@ def _seen(value: Any) -> Seen:
     start = value.get("clone_ts")
     start_ns = start if type(start) is int and 0 <= start < 1 << 63 else 0
     words = [word for word in (value.get("args") or [])[:MAX_ARGUMENTS] if isinstance(word, str)]
-    return Seen(pid, ppid, words, kilobytes * 1024 if known else None, start_ns)
+    executable = value.get("exe")
+    path = executable[:MAX_PATH] if isinstance(executable, str) else ""
+    return Seen(pid, ppid, words, kilobytes * 1024 if known else None, start_ns, path)
 
 
 def parse_ps(answer: bytes) -> dict[int, Load]:

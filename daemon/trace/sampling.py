@@ -1,4 +1,5 @@
-"""What each process of a running attempt uses, looked at every few seconds: CPU time and resident memory.
+"""What each process of a running attempt uses, looked at every few seconds: CPU time, resident memory, and whether it
+runs a program that the trace did not tell.
 
 gVisor's trace has neither. A look costs CPU of its own, so the pause grows with what the last round used: at most
 SHARE of one CPU goes into it. A process that no look met has no figures.
@@ -34,6 +35,7 @@ async def run(runsc: Runsc, bound: Callable[[], list[Traced]]) -> None:
 
 async def look(runsc: Runsc, traced: Traced) -> None:
     """Look at one. A sandbox that ends meanwhile is none the worse."""
+    before = traced.unseen.before()
     try:
         loads, now_ns = await runsc.loads(traced.container_id), time.time_ns()
         processes = await runsc.processes(traced.container_id)
@@ -45,6 +47,7 @@ async def look(runsc: Runsc, traced: Traced) -> None:
         load = loads.get(seen.pid)
         cpu_ms = None if load is None or not seen.start_ns else load.total_ms(now_ns - seen.start_ns)
         traced.tree.sampled(seen.pid, cpu_ms, seen.rss)
+    await traced.record(traced.unseen.compare(before, processes))
 
 
 def _children_seconds() -> float:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 
 from daemon.trace.attempt import DROPPED, MALFORMED, TracedAttempt
 from daemon.trace.points import Point, PointError, Started, decode
 from daemon.trace.reader import Connection
-from daemon.trace.tree import Tree
+from daemon.trace.tree import Fact, Tree
+from daemon.trace.unseen import Unseen
 
 # Packets between two turns of the event loop.
 BATCH = 100
@@ -34,6 +35,7 @@ class Traced:
         self.container_id = ""
         self.attempt: TracedAttempt | None = None
         self.tree = Tree(self._now)
+        self.unseen = Unseen(self.tree)
         self.ended = asyncio.Event()
         self.received = 0
         self._identified = identified
@@ -99,7 +101,10 @@ class Traced:
         point = self._decoded(packet)
         if point is None or isinstance(point, Started):
             return
-        facts = self.tree.feed(point)
+        await self.record(self.tree.feed(point))
+
+    async def record(self, facts: Sequence[Fact]) -> None:
+        """Give facts to the attempt, if there is one."""
         if facts and self.attempt is not None:
             await self.attempt.record(facts)
 

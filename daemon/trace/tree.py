@@ -28,6 +28,8 @@ HELPER_MODES = frozenset({b"file-worker", b"-version"})
 # A signal to a whole group cannot be matched to one process: it explains a death that comes within this time.
 GROUP_SIGNAL_NS = 1_000_000_000
 SIGKILL = 9
+# How a child of PID 1's ends when the program that it should become cannot be run (Go's syscall.forkExec).
+FAILED_START = 253 << 8
 
 
 class Denied(NamedTuple):
@@ -73,6 +75,7 @@ class Process:
     command_line: str
     guest_ns: int
     programs: int = 0
+    path: str = ""
     helper: bool = False
     cpu_ms: float | None = None
     rss: int | None = None
@@ -146,6 +149,30 @@ class Tree:
             process.cpu_ms = process.cpu_ms if cpu_ms is None else cpu_ms
             process.rss = process.rss if rss is None else max(rss, process.rss or 0)
 
+    def programs(self) -> dict[int, int]:
+        """How many programs each living process was told to have run; helpers left out."""
+        return {process.pid: process.programs for process in self._processes.values() if not process.helper}
+
+    def maker(self, pid: int) -> int:
+        """Who made a living process; 0 for one that is not known."""
+        process = self._processes.get(pid)
+        return 0 if process is None else process.maker
+
+    def path(self, pid: int) -> str:
+        """The file that a living process was told to run last; empty when that is not known."""
+        process = self._processes.get(pid)
+        return "" if process is None else process.path
+
+    def found(self, pid: int, argv: Iterable[str]) -> list[Fact]:
+        """A living process runs a program that nobody told of."""
+        process = self._processes[pid]
+        process.programs += 1
+        process.path = ""
+        process.command_line = command_line(word.encode() for word in argv)[0]
+        fields = self._fields("process_spawn", process, 0)
+        fields["inferred"] = True
+        return [fields]
+
     def finish(self) -> list[Fact]:
         """The sandbox is gone: whoever still lived was killed with it."""
         facts: list[Fact] = []
@@ -186,6 +213,7 @@ class Tree:
         if process.maker == INIT and not process.programs and point.bare and _helper_arguments(point.argv):
             process.helper = True
         process.programs += 1
+        process.path = point.path[: event.COMMAND_LINE_BYTES].decode("utf-8", "replace")
         process.command_line, digest = command_line(point.argv)
         if process.helper:
             return []
@@ -203,7 +231,8 @@ class Tree:
 
     def _end(self, process: Process, status: int, guest_ns: int, *, inferred: bool = False) -> list[Fact]:
         self._processes.pop(process.pid, None)
-        if process.helper or (process.maker == INIT and not process.programs):
+        failed = process.maker == INIT and not process.programs and (inferred or status == FAILED_START)
+        if process.helper or failed:
             return []
         facts: list[Fact] = []
         if not process.programs:

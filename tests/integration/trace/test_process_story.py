@@ -153,3 +153,27 @@ def test_what_a_process_used_is_sampled_and_the_environment_never_told(environme
     quick = ended(lines, spawned(lines, "true")["pid"])
     assert (quick["cpu_time_ms"], quick["peak_rss_bytes"]) == (None, None)
     assert not [line for line in lines if "xyzzy-42" in str(line)]
+
+
+def test_a_program_that_hides_behind_bad_characters_is_found_by_looking(environment, tmp_path):
+    hidden = "import os; os.execve('/bin/sleep', ['sleep', '20'], {b'BAD': bytes([0xFF])})"
+    script = write_script(tmp_path / "s.jsonl", exec_step("python3", "-c", hidden))
+    record = run_script(environment, make_challenge(tmp_path / "c"), script)
+    lines = told(environment, record["attempt_id"], "process")
+    (python,) = [line for line in lines if line.get("event") == "process_spawn" and "inferred" not in line]
+    found = [(line["pid"], line["command_line"]) for line in lines if line.get("event") == "process_spawn"]
+    assert found == [(python["pid"], python["command_line"]), (python["pid"], "sleep 20")]
+    assert ended(lines, python["pid"])["command_line"] == "sleep 20"
+
+
+def test_long_lives_of_scripts_links_and_forks_are_not_taken_for_hidden_programs(environment, tmp_path):
+    challenge = make_challenge(tmp_path / "c")
+    tool = challenge / "workspace" / "tools" / "bin" / "linger"
+    tool.write_text("#!/usr/bin/env python3\nimport os, time\nos.fork()\ntime.sleep(14)\n")
+    tool.chmod(0o755)
+    work = "ln -s /bin/sleep challenge/nap; challenge/nap 14 & (sleep 14; true) & /workspace/tools/bin/linger & wait"
+    record = run_script(environment, challenge, write_script(tmp_path / "s.jsonl", exec_step("sh", "-c", work)))
+    lines = told(environment, record["attempt_id"], "process")
+    assert [line for line in lines if line.get("event") == "process_spawn" and "inferred" in line] == []
+    assert spawned(lines, "challenge/nap 14")
+    assert spawned(lines, "/workspace/tools/bin/linger")

@@ -92,11 +92,16 @@ def test_the_supervisors_helpers_and_its_failed_starts_are_left_out() -> None:
     helper = "/usr/local/bin/gauntlet-supervisor"
     told = Told().feed(
         clone(1, 5), execve(5, helper, "file-worker", env=(b"GOMAXPROCS=1",)),
-        clone(1, 6), exited(6, 127 << 8),
+        clone(1, 6), exited(6, 253 << 8),
         clone(1, 7), execve(7, helper, "-version", env=()), exited(7),
         exited(5, 9),
     )  # fmt: skip
     assert told.facts == []
+
+
+def test_a_start_of_pid_1s_that_did_not_fail_is_told_even_if_its_program_was_not() -> None:
+    told = Told().feed(clone(1, 6), exited(6, 0))
+    assert [row[:2] for row in told.processes()] == [("process_spawn", 6), ("process_exit", 6)]
 
 
 @pytest.mark.parametrize(
