@@ -53,7 +53,7 @@ def run_attempt(
             try:
                 await _act(to, target, attempt, steps, agent_text)
             except BaseException:
-                await following.cancel(to, attempt.attempt_id)
+                await following.give_up(to, attempt.attempt_id)
                 raise
             final = await following.wait(to, attempt.attempt_id, following.FINAL, pb.ATTEMPT_STATE_RUNNING)
         return _show_record(final, as_json)
@@ -180,6 +180,7 @@ def events(
 
     async def work() -> None:
         async with services(endpoint_of(endpoint)) as to:
+            await following.get(to, attempt_id)
             token = ""
             while True:
                 request = event_pb.ListEventsRequest(attempt_id=attempt_id, kind=kind, page_size=5000, page_token=token)

@@ -43,7 +43,7 @@ def replay(attempt_id: AttemptId, as_json: Json = False, endpoint: Endpoint = No
                 try:
                     played = await _play(to, new, calls, blobs)
                 except BaseException:
-                    await following.cancel(to, new.attempt_id)
+                    await following.give_up(to, new.attempt_id)
                     raise
             final = await following.wait(to, new.attempt_id, following.FINAL, pb.ATTEMPT_STATE_RUNNING)
         return _show(original, final, played, as_json)

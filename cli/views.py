@@ -77,6 +77,7 @@ def record_table(value: dict[str, Any]) -> Table:
         ("challenge", value["challenge_id"]),
         ("agent", value["agent_id"]),
         ("outcome", f"{value['outcome']} (fault: {value['fault']})" if ended else "not ended yet"),
+        ("reason", value.get("reason")),
         ("flags", ", ".join(value.get("flags") or []) or "none"),
         ("launch", sandbox.get("launch_type")),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import structlog
 from gauntlet.daemon.v1 import daemon_service_pb2 as daemon_pb
@@ -29,12 +29,14 @@ class Heartbeat:
         endpoint: str,
         agent_endpoint: str,
         status: Callable[[], daemon_pb.GetNodeStatusResponse],
+        stacks: Iterable[str],
         on_draining: Callable[[bool], None],
     ) -> None:
         self._scheduler = scheduler_endpoint
         self._endpoint = endpoint
         self._agent_endpoint = agent_endpoint
         self._status = status
+        self._stacks = sorted(stacks)
         self._on_draining = on_draining
         self._boot_id = str(uuid.uuid4())
 
@@ -64,6 +66,7 @@ class Heartbeat:
             agent_endpoint=self._agent_endpoint,
             capacity=status.capacity,
             running=status.running,
+            stacks=self._stacks,
             pools=[
                 scheduler_pb.PoolState(
                     stack=pool.stack,

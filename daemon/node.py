@@ -118,6 +118,7 @@ class Node:
                 config.endpoint,
                 config.agent_endpoint,
                 service.status,
+                config.stacks,
                 lambda draining: _drain(claimer, node.pools, draining),
             )
             for server in servers:

@@ -101,7 +101,7 @@ class Core:
             tick_seconds=config.tick_seconds,
             stale_seconds=config.node_stale_seconds,
         )
-        self.queue = Queue(self.attempts, self.challenges, config.limits)
+        self.queue = Queue(self.attempts, self.challenges, config.limits, lambda: self.nodes.stacks())
         self.cancelling = Cancelling(self.attempts)
         self.gateway = Gateway(self.attempts, self.nodes, token_key)
         finisher = Finisher(self.attempts)

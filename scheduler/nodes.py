@@ -7,7 +7,7 @@ agent could bring that about. It is lost after one lease and one tick of neither
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import structlog
@@ -36,6 +36,7 @@ class Node:
     heartbeat_ns: int | None = None
     running: int = 0
     pools: list[scheduler_pb.PoolState] = field(default_factory=list)
+    stacks: frozenset[str] = frozenset()
     connected: bool = False
     rest_until: float = 0.0
 
@@ -71,7 +72,9 @@ class Nodes:
         for row in await self._thread.run(self._store.nodes):
             self._keep(row)
 
-    async def heartbeat(self, row: NodeRow, running: int, pools: list[scheduler_pb.PoolState]) -> NodeRow:
+    async def heartbeat(
+        self, row: NodeRow, running: int, pools: list[scheduler_pb.PoolState], stacks: Iterable[str] = ()
+    ) -> NodeRow:
         """Take a node's report; the node as it is kept."""
         known = self._nodes.get(row.node_id)
         if known is None or _reported(known.row) != _reported(row):
@@ -79,9 +82,16 @@ class Nodes:
         node = self._nodes[row.node_id]
         node.heartbeat_mark = node.alive_mark = self._clock.steady()
         node.heartbeat_ns = self._clock.wall_ns()
-        node.running, node.pools = running, pools
+        node.running, node.pools, node.stacks = running, pools, frozenset(stacks)
         self._bells.queue.ring()
         return node.row
+
+    def stacks(self) -> frozenset[str] | None:
+        """Every stack that some node offers; None while a node is known that has not said what it offers."""
+        nodes = list(self._nodes.values())
+        if not nodes or not all(node.stacks for node in nodes):
+            return None
+        return frozenset[str]().union(*(node.stacks for node in nodes))
 
     async def set_draining(self, request: RequestKey, node_id: str, draining: bool) -> Node:
         """Drain or undrain. Raises NodeUnknown, RequestIdReused."""

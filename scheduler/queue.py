@@ -7,6 +7,7 @@ never started: it ends FAILED, counted as a void, since the platform had no plac
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from formats.record import Fault, Outcome, State
 from scheduler import ids
@@ -22,9 +23,16 @@ CANCELLED_BEFORE_START = "cancelled before it started"
 
 
 class Queue:
-    """Entering and expiring."""
+    """Entering and expiring. `offered` says which stacks the nodes offer, None while that is not known."""
 
-    def __init__(self, attempts: Attempts, challenges: Challenges, limits: Limits) -> None:
+    def __init__(
+        self,
+        attempts: Attempts,
+        challenges: Challenges,
+        limits: Limits,
+        offered: Callable[[], frozenset[str] | None] = lambda: None,
+    ) -> None:
+        self._offered = offered
         self._attempts = attempts
         self._challenges = challenges
         self.limits = limits
@@ -45,6 +53,7 @@ class Queue:
         if not AGENT_ID.fullmatch(agent_id):
             raise BadInput(("agent_id", f"{agent_id[:80]!r} does not match {AGENT_ID.pattern}"))
         challenge = await self._challenges.row(challenge_digest)
+        await self._check_stack(challenge_digest)
         if supersedes is not None:
             await self._check_superseded(supersedes, challenge.challenge_id, agent_id)
         clock = self._attempts.clock
@@ -61,6 +70,13 @@ class Queue:
             network_digest=challenge.network_digest,
         )
         return await self._attempts.insert(request, attempt, self.limits.max_queue_depth)
+
+    async def _check_stack(self, challenge_digest: str) -> None:
+        """Refuse what no node could ever run: it would only fail later, and look like the platform's fault."""
+        offered = self._offered()
+        stack = (await self._challenges.spec(challenge_digest)).stack
+        if offered is not None and stack not in offered:
+            raise BadInput(("stack", f"no node offers the stack {stack!r}; known: {', '.join(sorted(offered))}"))
 
     async def expire(self) -> list[Attempt]:
         """End what waited longer than it may; the attempts that this call ended."""

@@ -144,7 +144,8 @@ class WireFailure(Exception):
 
     def __str__(self) -> str:
         text = self.message or self.code
-        return text + "".join(f"\n  {path}: {description}" for path, description in self.violations)
+        untold = [f"{path}: {description}" for path, description in self.violations if description not in text]
+        return text + "".join(f"\n  {line}" for line in untold)
 
 
 def decode(error: grpc.RpcError) -> WireFailure:

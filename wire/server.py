@@ -23,7 +23,7 @@ MAX_SOCKET_PATH = 107
 OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 15_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 15_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.so_reuseport", 0),
 )

@@ -148,7 +148,9 @@ class LocalEnvironment(pulumi.ComponentResource):
         return made
 
     def _judge(self, scheduler: Service, daemons: list[Service]) -> Service:
-        config = {"worker_id": "judge-0", "scheduler_endpoint": self._scheduler_endpoint}
+        # One slow submission must not hold up the judging of the others.
+        parallel = self._settings.capacity * self._settings.daemons
+        config = {"worker_id": "judge-0", "scheduler_endpoint": self._scheduler_endpoint, "parallel": parallel}
         return self._service("judge", "judges", config, USER, [], scheduler, *daemons)
 
 

@@ -38,7 +38,7 @@ class NodeRegistryServicer(pb_grpc.NodeRegistryServiceServicer):
             capacity=request.capacity,
             boot_id=request.boot_id,
         )
-        kept = await self._nodes.heartbeat(row, request.running, list(request.pools))
+        kept = await self._nodes.heartbeat(row, request.running, list(request.pools), request.stacks)
         return pb.HeartbeatResponse(draining=kept.draining)
 
 

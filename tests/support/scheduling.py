@@ -122,6 +122,7 @@ class Bench:
         self.nodes = nodes if nodes is not None else {"node-1": FakeNode("node-1")}
         self.daemons = {name: LocalDaemon(node) for name, node in self.nodes.items()}
         self._wrap = wrap
+        self.stacks: tuple[str, ...] = ()  # what the nodes say they offer
         self.config = settings(directory, **changes)
         self.config.challenges.mkdir(exist_ok=True)
         ports = Ports(store=self.store, ledger=self.ledger, connect=self._connect, clock=self.clock)
@@ -143,7 +144,7 @@ class Bench:
             capacity=capacity if capacity is not None else self.nodes[name].capacity,
             boot_id="boot",
         )
-        await self.core.nodes.heartbeat(row, 0, [])
+        await self.core.nodes.heartbeat(row, 0, [], self.stacks)
 
     async def upload(self, directory: Path) -> str:
         digest, data = packed(directory)

@@ -671,3 +671,14 @@ async def until_connected(bench: Bench, *, up: bool = True, name: str = "node-1"
     async with asyncio.timeout(10):
         while bench.core.nodes.get(name).connected is not up:  # noqa: ASYNC110 - the registry has no event for it
             await asyncio.sleep(0)
+
+
+async def test_a_stack_that_no_node_offers_is_refused_at_submission(bench: Bench, challenge: Path) -> None:
+    bench.stacks = ("cobol60",)
+    await bench.start()
+    digest = await bench.upload(challenge)
+    with pytest.raises(BadInput, match="python311.*cobol60"):
+        await bench.submit(digest, "agent")
+    bench.stacks = ("cobol60", "python311")
+    await bench.heartbeat("node-1")
+    assert (await bench.submit(digest, "agent")).state in (State.QUEUED, State.STARTING, State.RUNNING)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import stat
+from pathlib import Path
 
 import grpc
 import pytest
 from gauntlet.scheduler.v1 import scheduler_service_pb2 as pb
 from gauntlet.scheduler.v1 import scheduler_service_pb2_grpc as pb_grpc
+from grpc._cython import cygrpc
 
-from wire import client, errors, request_ids, token
+from wire import client, errors, request_ids, server, token
 from wire.server import EndpointError, Server, socket_path
 
 NAME = "gauntlet.scheduler.v1.SchedulerService"
@@ -140,3 +142,10 @@ def test_a_failure_passes_through_a_context_manager():
 
     with pytest.raises(errors.WireFailure), manager():
         raise errors.WireFailure("NOT_FOUND", "X", "gone")
+
+
+def test_every_channel_option_is_one_that_grpc_knows():
+    """gRPC ignores a name that it does not know: a misspelt keepalive option once ended every idle stream."""
+    library = Path(cygrpc.__file__).read_bytes()
+    for name, _ in (*client.OPTIONS, *server.OPTIONS):
+        assert name.encode() + b"\0" in library, name

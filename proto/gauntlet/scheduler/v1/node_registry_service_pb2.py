@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from gauntlet.scheduler.v1 import scheduler_service_pb2 as gauntlet_dot_scheduler_dot_v1_dot_scheduler__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1gauntlet/scheduler/v1/node_registry_service.proto\x12\x15gauntlet.scheduler.v1\x1a-gauntlet/scheduler/v1/scheduler_service.proto\"\xb2\x01\n\x10HeartbeatRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x02 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x03 \x01(\t\x12\x16\n\x0e\x61gent_endpoint\x18\x04 \x01(\t\x12\x10\n\x08\x63\x61pacity\x18\x05 \x01(\x05\x12\x0f\n\x07running\x18\x06 \x01(\x05\x12/\n\x05pools\x18\x07 \x03(\x0b\x32 .gauntlet.scheduler.v1.PoolState\"%\n\x11HeartbeatResponse\x12\x10\n\x08\x64raining\x18\x01 \x01(\x08\x32u\n\x13NodeRegistryService\x12^\n\tHeartbeat\x12\'.gauntlet.scheduler.v1.HeartbeatRequest\x1a(.gauntlet.scheduler.v1.HeartbeatResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n1gauntlet/scheduler/v1/node_registry_service.proto\x12\x15gauntlet.scheduler.v1\x1a-gauntlet/scheduler/v1/scheduler_service.proto\"\xc2\x01\n\x10HeartbeatRequest\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x0f\n\x07\x62oot_id\x18\x02 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x03 \x01(\t\x12\x16\n\x0e\x61gent_endpoint\x18\x04 \x01(\t\x12\x10\n\x08\x63\x61pacity\x18\x05 \x01(\x05\x12\x0f\n\x07running\x18\x06 \x01(\x05\x12/\n\x05pools\x18\x07 \x03(\x0b\x32 .gauntlet.scheduler.v1.PoolState\x12\x0e\n\x06stacks\x18\x08 \x03(\t\"%\n\x11HeartbeatResponse\x12\x10\n\x08\x64raining\x18\x01 \x01(\x08\x32u\n\x13NodeRegistryService\x12^\n\tHeartbeat\x12\'.gauntlet.scheduler.v1.HeartbeatRequest\x1a(.gauntlet.scheduler.v1.HeartbeatResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,9 +33,9 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'gauntlet.scheduler.v1.node_
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_HEARTBEATREQUEST']._serialized_start=124
-  _globals['_HEARTBEATREQUEST']._serialized_end=302
-  _globals['_HEARTBEATRESPONSE']._serialized_start=304
-  _globals['_HEARTBEATRESPONSE']._serialized_end=341
-  _globals['_NODEREGISTRYSERVICE']._serialized_start=343
-  _globals['_NODEREGISTRYSERVICE']._serialized_end=460
+  _globals['_HEARTBEATREQUEST']._serialized_end=318
+  _globals['_HEARTBEATRESPONSE']._serialized_start=320
+  _globals['_HEARTBEATRESPONSE']._serialized_end=357
+  _globals['_NODEREGISTRYSERVICE']._serialized_start=359
+  _globals['_NODEREGISTRYSERVICE']._serialized_end=476
 # @@protoc_insertion_point(module_scope)

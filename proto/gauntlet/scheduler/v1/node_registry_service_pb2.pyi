@@ -32,6 +32,7 @@ class HeartbeatRequest(_message.Message):
     CAPACITY_FIELD_NUMBER: _builtins.int
     RUNNING_FIELD_NUMBER: _builtins.int
     POOLS_FIELD_NUMBER: _builtins.int
+    STACKS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """The node's id."""
     boot_id: _builtins.str
@@ -48,6 +49,10 @@ class HeartbeatRequest(_message.Message):
     def pools(self) -> _containers.RepeatedCompositeFieldContainer[_scheduler_service_pb2.PoolState]:
         """Pools."""
 
+    @_builtins.property
+    def stacks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Every stack that the node offers, for example python311; empty when it does not say."""
+
     def __init__(
         self,
         *,
@@ -58,10 +63,11 @@ class HeartbeatRequest(_message.Message):
         capacity: _builtins.int = ...,
         running: _builtins.int = ...,
         pools: _abc.Iterable[_scheduler_service_pb2.PoolState] | None = ...,
+        stacks: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_endpoint", b"agent_endpoint", "boot_id", b"boot_id", "capacity", b"capacity", "endpoint", b"endpoint", "node_id", b"node_id", "pools", b"pools", "running", b"running"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_endpoint", b"agent_endpoint", "boot_id", b"boot_id", "capacity", b"capacity", "endpoint", b"endpoint", "node_id", b"node_id", "pools", b"pools", "running", b"running", "stacks", b"stacks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
