@@ -677,7 +677,7 @@ async def test_a_stack_that_no_node_offers_is_refused_at_submission(bench: Bench
     bench.stacks = ("cobol60",)
     await bench.start()
     digest = await bench.upload(challenge)
-    with pytest.raises(BadInput, match="python311.*cobol60"):
+    with pytest.raises(BadInput, match=r"python311.*cobol60"):
         await bench.submit(digest, "agent")
     bench.stacks = ("cobol60", "python311")
     await bench.heartbeat("node-1")
