@@ -118,16 +118,21 @@ class Claimer:
         facts.container_id, facts.image_digest = entry.container_id, entry.image_digest
         # Journalled before the first use: a restart in between finds the sandbox and takes it back.
         await self._node.keep(attempt)
-        # While the workspace is mounted: it costs the claim no time.
-        bound = asyncio.ensure_future(self._node.tracing.bind(entry.container_id, facts.attempt_id))
+        variables = environment(facts.spec.challenge_id, facts.spec.environment)
+        # While the workspace is mounted: they cost the claim no time, and nothing can run before all three are done.
+        beside = [
+            asyncio.ensure_future(self._node.tracing.bind(entry.container_id, facts.attempt_id)),
+            asyncio.ensure_future(entry.link.assign(variables)),
+        ]
         try:
             async with asyncio.timeout(ASSIGN_TIMEOUT_SECONDS):
                 slot = await self._node.workspace.assign(entry.slot, facts.spec.challenge_digest)
-                await bound
-                await entry.link.assign(environment(facts.spec.challenge_id, facts.spec.environment))
+                for one in beside:
+                    await one
         finally:
-            bound.cancel()
-            await asyncio.wait({bound})
+            for one in beside:
+                one.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
         return slot
 
     async def _rename(self, attempt: LiveAttempt) -> None:
