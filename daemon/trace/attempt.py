@@ -136,6 +136,15 @@ def finished(spool: Path, attempt_id: str) -> pb.FinishResponse | None:
         return None
 
 
+def remove_spool(spool: Path, attempt_id: str) -> None:
+    """Remove what the sink keeps of an attempt; the directory too, unless a daemon keeps something in it."""
+    directory = spool / attempt_id
+    for name in (FINISHED_FILE, *(f"{kind}.{suffix}" for kind in KINDS for suffix in ("jsonl", "mark"))):
+        (directory / name).unlink(missing_ok=True)
+    if not any(directory.iterdir()):
+        directory.rmdir()
+
+
 def count_escapes(path: Path) -> tuple[int, int]:
     """Calls and events that a spool file tells."""
     total = told = 0

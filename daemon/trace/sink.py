@@ -20,7 +20,7 @@ from gauntlet.telemetry.v1 import trace_service_pb2 as pb
 
 from daemon.telemetry.recorder import Recorder
 from daemon.trace import sampling
-from daemon.trace.attempt import KINDS, LOST, TracedAttempt, finished
+from daemon.trace.attempt import KINDS, LOST, TracedAttempt, finished, remove_spool
 from daemon.trace.news import News
 from daemon.trace.reader import Connection, Reader
 from daemon.trace.runsc import Runsc, RunscError
@@ -145,7 +145,9 @@ class Sink:
         attempt_id = held.attempt.attempt_id
         if self._attempts.get(attempt_id) is held and held.traced is traced:
             log.warning("trace_abandoned", attempt_id=attempt_id)
-            await self.finish(held.node_id, traced.container_id, attempt_id, ())
+            answer = await self.finish(held.node_id, traced.container_id, attempt_id, ())
+            if not any(count.events or count.gaps for count in answer.counts):
+                await asyncio.to_thread(remove_spool, self.node(held.node_id).spool, attempt_id)
 
     def _identified(self, traced: Traced) -> None:
         if traced.container_id in self._containers:
