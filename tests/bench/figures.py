@@ -99,18 +99,14 @@ def figure(
 def adopt(rows: Sequence[dict[str, Any]]) -> list[Figure]:
     """Rows of the older benches, whose `beside` and `target` are numbers, as figures.
 
-    A number beside is the p50 of another row; a number as target bounds a rate's p50 from below, a lag's p99 or a
-    duration's p50 from above.
+    A number beside is the p50 of a row before it, the nearest one. A number as target bounds a rate's p50 from below,
+    a lag's p99 or a duration's p50 from above.
     """
-    names = {row["p50"]: row["name"] for row in rows}
-    found = []
+    found: list[Figure] = []
     for row in rows:
-        unit, limit, beside = row["unit"], row["target"], row["beside"]
-        if unit.endswith("/s"):
-            of, relation = "p50", "≥"
-        else:
-            of, relation = ("p99" if unit == "ms" else "p50"), "<"
-        targets = () if limit is None else (Target(of, relation, float(limit)),)
+        unit, limit = row["unit"], row["target"]
+        of = "p99" if unit == "ms" else "p50"
+        relation = "≥" if unit.endswith("/s") else "<"
         found.append(
             Figure(
                 name=row["name"].replace("_", " "),
@@ -118,12 +114,18 @@ def adopt(rows: Sequence[dict[str, Any]]) -> list[Figure]:
                 p95=rounded(row["p95"]),
                 p99=rounded(row["p99"]),
                 unit=unit,
-                beside=None if beside is None else names.get(beside, str(beside)),
+                beside=_name_of(row["beside"], found),
                 ratio=row["ratio"],
-                targets=targets,
+                targets=() if limit is None else (Target(of, relation, float(limit)),),
             )
         )
     return found
+
+
+def _name_of(beside: float | None, before: Sequence[Figure]) -> str | None:
+    if beside is None:
+        return None
+    return next((one.name for one in reversed(before) if one.p50 == rounded(beside)), f"{beside:g}")
 
 
 def rounded(value: float) -> float:
