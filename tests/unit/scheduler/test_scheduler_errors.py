@@ -18,6 +18,8 @@ ALL: list[tuple[Exception, str, str]] = [
     (errors.LeaseLost("l"), "FAILED_PRECONDITION", "LEASE_LOST"),
     (errors.NotLive("att_1", "QUEUED"), "FAILED_PRECONDITION", "ATTEMPT_NOT_RUNNING"),
     (errors.NoDiff("att_1", "QUEUED"), "FAILED_PRECONDITION", "NO_DIFF"),
+    (errors.NoReport("att_1", "QUEUED"), "FAILED_PRECONDITION", "NO_REPORT"),
+    (errors.BlobUnknown("sha256:1"), "NOT_FOUND", "BLOB_NOT_FOUND"),
     (errors.BadInput(("field", "problem")), "INVALID_ARGUMENT", "BAD_INPUT"),
     (errors.NodeUnreachable("n"), "UNAVAILABLE", "NODE_UNREACHABLE"),
     (FormatError([Problem("f", "k", "m", "r")]), "INVALID_ARGUMENT", "CHALLENGE_INVALID"),
