@@ -26,6 +26,8 @@ log = structlog.get_logger(__name__)
 SUBMIT_GRACE_SECONDS = 1.0
 STOP_TIMEOUT_SECONDS = 5.0
 EXIT_TIMEOUT_SECONDS = 10.0
+# Nobody ordered the end: the sandbox is dead or dying, or it must be killed.
+UNORDERED_EXIT_SECONDS = 0.5
 # Calls in flight end with the link; what is left is writing their events.
 CALLS_TIMEOUT_SECONDS = 10.0
 FREEZE_TRIES = 50
@@ -103,8 +105,10 @@ class Ender:
                         await attempt.entry.link.stop(grace)
                 except (SupervisorError, TimeoutError) as error:
                     log.warning("stop_not_followed", attempt_id=facts.attempt_id, error=str(error))
-        if not await self._exited(attempt, EXIT_TIMEOUT_SECONDS if cause is not Cause.PLATFORM else 0.5):
-            attempt.sent("SIGKILL", "forced", self._node.clock.wall_ns())
+        unordered = cause in (Cause.PLATFORM, Cause.SANDBOX_DIED)
+        if not await self._exited(attempt, UNORDERED_EXIT_SECONDS if unordered else EXIT_TIMEOUT_SECONDS):
+            of_memory = cause is Cause.SANDBOX_DIED and facts.evidence.oom_event
+            attempt.sent("SIGKILL", "oom" if of_memory else "forced", self._node.clock.wall_ns())
             await self._node.keep(attempt)
             try:
                 await self._node.runtime.kill(facts.container_id)

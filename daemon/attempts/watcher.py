@@ -39,16 +39,26 @@ class RuntimeWatcher:
         self._node.pools.observe(event)
         match event.kind:
             case EventKind.OOM:
-                attempt = self._node.registry.by_container(event.container_id)
-                if attempt is not None:
-                    attempt.facts.evidence.oom_event = True
+                self._out_of_memory(event.container_id)
             case EventKind.DIE:
                 self._died(event.container_id)
             case EventKind.RESYNC:
                 live = {seen.container_id for seen in event.observations if seen.state.live}
+                for seen in event.observations:
+                    if seen.oom_killed:
+                        self._out_of_memory(seen.container_id)
                 for attempt in self._node.registry:
                     if attempt.facts.state is State.RUNNING:
                         await self._recheck(attempt, attempt.facts.container_id in live)
+
+    def _out_of_memory(self, container_id: str) -> None:
+        """Memory ends the whole sandbox. The kernel takes its sentry or the one process that held the most, by chance."""
+        attempt = self._node.registry.by_container(container_id)
+        if attempt is None:
+            return
+        attempt.facts.evidence.oom_event = True
+        if attempt.facts.state is State.RUNNING:
+            self._ender.begin(attempt, Cause.SANDBOX_DIED)
 
     def _died(self, container_id: str) -> None:
         attempt = self._node.registry.by_container(container_id)

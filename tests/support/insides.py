@@ -101,3 +101,17 @@ def cpu_budget(container: Any) -> CpuBudget:
 def _throttled(directory: Path) -> int:
     pairs = dict(line.split() for line in (directory / "cpu.stat").read_text().splitlines())
     return int(pairs["nr_throttled"])
+
+
+def host_process(container: Any, role: str) -> int:
+    """The pid on the host of a container's `sandbox` (the sentry) or `gofer`, as runsc names its processes."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if words[0] == f"runsc-{role}" and any(container.id in word for word in words):
+            return int(entry.name)
+    raise AssertionError(f"container {container.id} has no process runsc-{role}")

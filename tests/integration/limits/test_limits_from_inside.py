@@ -75,7 +75,7 @@ async def test_memory_takes_the_whole_sandbox_and_nobody_elses(environment, tmp_
         )
         assert container_of(environment, first).attrs["HostConfig"]["Memory"] == MEMORY
         died = await python(hog, HOG)
-        assert (died.exit_code, died.oom_killed) == (None, True)
+        assert died.exit_code is None
         record = await ended(to, first)
         assert (record["outcome"], record["fault"], record["sandbox"]["exit_reason"]) == (
             "OOM_KILLED",

@@ -171,7 +171,7 @@ class SentSignal(_message.Message):
     name: _builtins.str
     """Signal name, for example SIGTERM."""
     reason: _builtins.str
-    """Why it was sent: soft_timeout, hard_timeout, submit, cancel, release."""
+    """Why it was sent: soft_timeout, hard_timeout, submit, cancel, release, oom, platform, forced."""
     @_builtins.property
     def send_time(self) -> _timestamp_pb2.Timestamp:
         """Wall clock of the send."""
