@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shutil
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -67,6 +68,9 @@ async def _purge(config: DaemonConfig) -> None:
     await asyncio.to_thread(remove_traces, config.instance)
     for journal in config.state_dir.glob("journal.db*"):
         journal.unlink()
+    spool = config.state_dir / "spool"
+    if spool.exists():
+        shutil.rmtree(spool)
 
 
 async def _run(config: DaemonConfig) -> None:

@@ -22,6 +22,10 @@ READ_TIMEOUT = 60.0
 # The sandbox ends a command at its limit; this much later the stream itself is given up.
 STREAM_MARGIN = 30.0
 OUTPUT_BYTES = 1024 * 1024
+# A daemon that restarts is waited for, a second a try: its absence is no failed judging.
+CREATE_RETRIES = 60
+# Reasons of a failed read that code in the sandbox can bring about, beside those of its files.
+OF_THE_JUDGED = frozenset({"NOT_A_FILE", "SANDBOX_ENDED", "DISK_FULL"})
 
 
 @dataclass
@@ -89,7 +93,10 @@ class JudgeSandboxClient:
         return result
 
     async def read(self, path: str, max_bytes: int) -> bytes | None:
-        """A file, None when there is no readable regular file of at most that size (the judged code made it so)."""
+        """A file, None when there is no readable regular file of at most that size (the judged code made it so).
+
+        Raises grpc.RpcError for everything that the judged code cannot bring about.
+        """
         request = pb.ReadJudgeFileRequest(judge_sandbox_id=self.judge_sandbox_id, path=path, max_bytes=max_bytes)
         data = bytearray()
         try:
@@ -97,7 +104,7 @@ class JudgeSandboxClient:
                 data += part.chunk
         except grpc.RpcError as error:
             failure = errors.decode(error)
-            if failure.code in ("UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED"):
+            if failure.reason not in OF_THE_JUDGED and not failure.reason.startswith("FILE_"):
                 raise
             log.info("report_not_readable", path=path, reason=failure.reason or failure.code)
             return None
@@ -111,7 +118,7 @@ async def judge_sandbox(
     """A fresh sandbox, destroyed afterwards. Raises JudgingFault when there can be none."""
     request = pb.CreateJudgeSandboxRequest(request_id=request_ids.new(), attempt_id=attempt_id, workspace=workspace)
     try:
-        made = await client.call(stub.CreateJudgeSandbox, request, timeout=CREATE_TIMEOUT)
+        made = await client.call(stub.CreateJudgeSandbox, request, timeout=CREATE_TIMEOUT, retries=CREATE_RETRIES)
     except errors.WireFailure as failure:
         raise JudgingFault(f"no judge sandbox: {failure}") from failure
     try:

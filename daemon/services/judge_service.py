@@ -79,6 +79,16 @@ class JudgeSandboxService(pb_grpc.JudgeSandboxServiceServicer):
     ) -> AsyncIterator[pb.ReadJudgeFileResponse]:
         """A regular file, as uid 1000 sees it, refused when it is larger than asked for."""
         judge = self._sandboxes.get(request.judge_sandbox_id)
+        try:
+            async for chunk in self._read(judge, request):
+                yield pb.ReadJudgeFileResponse(chunk=chunk)
+        except SupervisorGone:
+            end = await self._sandboxes.end_of(judge)
+            if end is JudgeEnd.LOST:
+                raise errors.unavailable("JUDGE_SANDBOX_LOST", end.value) from None
+            raise errors.precondition("SANDBOX_ENDED", end.value) from None
+
+    async def _read(self, judge: JudgeSandbox, request: pb.ReadJudgeFileRequest) -> AsyncIterator[bytes]:
         found = await judge.launched.link.stat(request.path)
         if found.type != "file":
             raise errors.precondition("NOT_A_FILE", f"{request.path} is a {found.type}")
@@ -87,7 +97,7 @@ class JudgeSandboxService(pb_grpc.JudgeSandboxServiceServicer):
         reader = judge.launched.link.read_file(request.path, 0, request.max_bytes)
         try:
             async for chunk in reader:
-                yield pb.ReadJudgeFileResponse(chunk=chunk)
+                yield chunk
         finally:
             await reader.aclose()
 

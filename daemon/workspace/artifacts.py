@@ -36,6 +36,7 @@ class ArtifactLimits:
 
     hash_bytes: int | None = None
     changes_bytes: int = 1 << 30
+    kept_changes_bytes: int = 10 << 30  # of all attempts together: the oldest changes.tar go first, diffs stay
     diff_bytes: int = 512 << 20
 
 
@@ -88,7 +89,22 @@ class Artifacts:
                 self._busy.discard(fresh)
         kept = self.load(attempt_id)
         assert kept is not None  # just renamed there
+        self.prune(spare=home)
         return kept
+
+    def prune(self, spare: Path | None = None) -> list[str]:
+        """Remove the oldest changes.tar until all together fit their budget; returns their paths. Diffs stay."""
+        found = sorted((path.stat().st_mtime_ns, path) for path in self._directory.glob(f"*/{_CHANGES}"))
+        total = sum(path.stat().st_size for _, path in found)
+        removed = []
+        for _, path in found:
+            if total <= self._limits.kept_changes_bytes:
+                break
+            if path.parent != spare:
+                total -= path.stat().st_size
+                path.unlink()
+                removed.append(str(path))
+        return removed
 
     def clean(self) -> list[str]:
         """Remove half-written directories of an earlier life; returns the paths."""
