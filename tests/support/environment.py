@@ -166,7 +166,9 @@ class Environment:
 
     def containers(self) -> list[Any]:
         """Containers of this instance, in whatever state."""
-        return self.docker.containers.list(all=True, filters={"label": f"gauntlet.instance={self.instance}"})
+        return self.docker.containers.list(
+            all=True, filters={"label": f"gauntlet.instance={self.instance}"}, ignore_removed=True
+        )
 
     def mounts(self) -> list[str]:
         """Mount points below this environment."""

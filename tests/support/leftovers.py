@@ -59,7 +59,8 @@ def _containers() -> list[str]:
     except docker.errors.DockerException:
         return []  # no engine, no containers; the tests that need one say so themselves
     try:
-        return [c.name for c in client.containers.list(all=True, filters={"label": "gauntlet.instance"})]
+        found = client.containers.list(all=True, filters={"label": "gauntlet.instance"}, ignore_removed=True)
+        return [container.name for container in found]
     finally:
         client.close()
 
