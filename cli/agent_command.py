@@ -12,10 +12,11 @@ import pwd
 import shlex
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from cli.running import CommandFailed, Exit
 
-TOKEN_FD = 3
+INSTALLED = Path("/var/lib/gauntlet")
 KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TERM", "TZ", "HOME")
 
 
@@ -45,10 +46,20 @@ def unprivileged() -> pwd.struct_passwd | None:
     return pwd.getpwuid(int(sudo)) if sudo.isdigit() and int(sudo) else pwd.getpwnam("nobody")
 
 
+def commands_of(endpoint: str) -> Path:
+    """Where an agent command finds `gauntlet`: the environment's installed one, else the directory of our own.
+
+    The local stack's sockets lie in /run/gauntlet/INSTANCE, what it installed in /var/lib/gauntlet/INSTANCE.
+    """
+    installed = INSTALLED / Path(endpoint.removeprefix("unix://")).parent.name / "bin"
+    return installed if (installed / "gauntlet").exists() else Path(sys.executable).parent
+
+
 async def run_agent_command(command: str, *, endpoint: str, attempt_id: str, token: str) -> int:
     """Run the command to its end; returns its exit code. Its output goes to standard error."""
     fd = token_descriptor(token)
     environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    environment["PATH"] = f"{commands_of(endpoint)}:{environment.get('PATH', os.defpath)}"
     environment |= {"GAUNTLET_ENDPOINT": endpoint, "GAUNTLET_ATTEMPT_ID": attempt_id, "GAUNTLET_TOKEN_FD": str(fd)}
     user = unprivileged()
     if user is not None:

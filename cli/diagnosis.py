@@ -6,13 +6,15 @@ from dataclasses import asdict
 
 from rich.text import Text
 
-from cli.doctor import run_checks
 from cli.options import Json
 from cli.running import Exit, answers, print_json, run
 
 
 def doctor(as_json: Json = False) -> None:
     """Check this machine, one line each, with the remedy; leaves with 1 when something is missing."""
+
+    # The checks look at the whole repository; the installed command line has no such command's needs.
+    from cli.doctor import run_checks
 
     async def work() -> Exit:
         checks = run_checks()

@@ -37,6 +37,11 @@ class Places:
         return self.state / "code"
 
     @property
+    def bin(self) -> Path:
+        """`gauntlet` for agent commands."""
+        return self.state / "bin"
+
+    @property
     def services(self) -> Path:
         """One directory per service: spec, config, status, log."""
         return self.state / "services"

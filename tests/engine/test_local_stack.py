@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -13,7 +14,7 @@ import pytest
 
 from infra.local.runtime_registration import read_config
 from tests.support.attempts import run_script
-from tests.support.environment import REPOSITORY
+from tests.support.environment import REPOSITORY, gauntlet
 from tests.support.local_stack import LocalStack
 
 pytestmark = [pytest.mark.docker, pytest.mark.pulumi]
@@ -49,6 +50,28 @@ def test_an_attempt_runs_in_the_environment(stack):
     assert record["outcome"] == "SUBMITTED"
     assert record["sandbox"]["launch_type"] == "WARM"
     assert record["scores"]["objective"] == 100
+
+
+def test_a_shell_script_is_an_agent(stack):
+    """docs/agents.md: unprivileged, with a `gauntlet` that it can run."""
+    program = Path("/tmp") / f"{stack.instance}-agent.sh"
+    program.write_text(
+        "#!/bin/sh\nset -e\n"
+        'test "$(id -u)" != 0\n'
+        'gauntlet read "$GAUNTLET_ATTEMPT_ID" challenge/briefing.md | grep -q Assignment\n'
+        'gauntlet exec "$GAUNTLET_ATTEMPT_ID" -- sed -i -e "s/start < merged/start <= merged/" '
+        '-e "s/merged\\[-1\\]\\[0\\], end)/merged[-1][0], max(merged[-1][1], end))/" challenge/src/intervals.py\n'
+        'echo done | gauntlet write "$GAUNTLET_ATTEMPT_ID" submissions/docs/notes.txt\n'
+    )
+    program.chmod(0o755)
+    try:
+        done = gauntlet(Reached(stack), "attempt", "run", str(EXAMPLE), "--agent", str(program), "--json")
+    finally:
+        program.unlink()
+    assert done.returncode == 0, done.stderr.decode()
+    assert "agent command ended with exit code 0" in done.stderr.decode(), done.stderr.decode()
+    record = json.loads(done.stdout)
+    assert (record["outcome"], record["scores"]["objective"]) == ("SUBMITTED", 100)
 
 
 def test_a_second_up_changes_nothing(stack):

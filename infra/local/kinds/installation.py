@@ -33,6 +33,8 @@ CODE = (
     "wire",
     "proto/gauntlet",
     "infra/local/keeper.py",
+    # For agent commands, which run unprivileged and may not be able to read the repository.
+    "cli",
 )
 LOCK = "requirements/runtime.txt"
 MINIMUM_PYTHON = (3, 11)
@@ -74,6 +76,7 @@ class Installation(Kind):
         _ensure_directories(places, user)
         python = _ensure_interpreter(places)
         code = _ensure_code(places, inputs["code_digest"], python)
+        _ensure_launcher(places, code, python)
         return inputs["instance"], {**inputs, "code": str(code), "python": str(python), "gid": user.pw_gid}
 
     def read(self, resource_id: str, state: Mapping[str, Any]) -> State | None:
@@ -85,7 +88,7 @@ class Installation(Kind):
     def delete(self, resource_id: str, state: Mapping[str, Any]) -> None:
         """Remove what is not a record."""
         places = Places(state["instance"])
-        for path in (places.code, places.services, places.keys, places.panic_logs, places.run):
+        for path in (places.code, places.bin, places.services, places.keys, places.panic_logs, places.run):
             shutil.rmtree(path, ignore_errors=False) if path.exists() else None
 
 
@@ -146,6 +149,20 @@ def _ensure_code(places: Places, digest: str, python: Path) -> Path:
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
     return target
+
+
+def _ensure_launcher(places: Places, code: Path, python: Path) -> None:
+    """`bin/gauntlet`: the command line as everybody may run it, from the installed code."""
+    places.bin.mkdir(mode=0o755, exist_ok=True)
+    places.bin.chmod(0o755)
+    path = places.bin / "gauntlet"
+    fresh = path.with_suffix(".new")
+    fresh.write_text(
+        f"#!{python}\nimport sys\nsys.path[:0] = [{str(code)!r}, {str(code / 'proto')!r}]\n"
+        "from cli.main import app\napp()\n"
+    )
+    fresh.chmod(0o755)
+    fresh.replace(path)
 
 
 def _ensure_interpreter(places: Places) -> Path:
