@@ -68,7 +68,12 @@ class Batch:
 
 
 class Source(abc.ABC):
-    """The kernel's reports about one workspace. One thread at a time; `read` never waits."""
+    """The kernel's reports about one workspace. One thread at a time; `read` never waits.
+
+    `patient`: reading a little later loses nothing and costs less, since the kernel merges what it holds.
+    """
+
+    patient = False
 
     @abc.abstractmethod
     def fileno(self) -> int:

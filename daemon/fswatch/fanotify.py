@@ -55,6 +55,8 @@ _libc.fanotify_mark.argtypes = [ctypes.c_int, ctypes.c_uint, ctypes.c_uint64, ct
 class FanotifySource(Source):
     """The changes of one mounted overlay. Raises OSError where the kernel or the file system has no such marks."""
 
+    patient = True
+
     def __init__(self, merged: Path, wall_ns: Callable[[], int] = time.time_ns) -> None:
         self._wall_ns = wall_ns
         self._root = os.fsencode(os.path.realpath(merged))

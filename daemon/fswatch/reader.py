@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import select
 import threading
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Protocol
 
@@ -22,6 +23,10 @@ from daemon.fswatch.enospc import EnospcTrace, cgroup_of
 log = structlog.get_logger(__name__)
 
 URGENT_SECONDS = 0.004
+# Waking for every single change would cost the host more than all the rest of a watch.
+GATHER_SECONDS = 0.01
+# A read of this many is a flood: there is nothing to wait for.
+FLOOD_CHANGES = 200
 _STOP_SECONDS = 10.0
 
 
@@ -63,6 +68,7 @@ class Reader:
         self._sinks: dict[int, Sink] = {}
         self._urgent: set[int] = set()
         self._running = True
+        self._flood = False
         self._thread = threading.Thread(target=self._run, name="fswatch-read", daemon=True)
 
     def start(self, enospc: EnospcTrace | None = None) -> None:
@@ -98,7 +104,10 @@ class Reader:
 
     def _run(self) -> None:
         while self._running:
-            for fd, _ in self._epoll.poll(URGENT_SECONDS if self._urgent else None):
+            ready = self._epoll.poll(URGENT_SECONDS if self._urgent else None)
+            if self._may_wait(fd for fd, _ in ready):
+                time.sleep(GATHER_SECONDS)
+            for fd, _ in ready:
                 if fd == self._wake:
                     os.eventfd_read(self._wake)
                     while self._orders:
@@ -109,6 +118,12 @@ class Reader:
                     self._hear(self._enospc)
             for fd in tuple(self._urgent):
                 self._tick(fd, self._sinks[fd])
+
+    def _may_wait(self, ready: Iterable[int]) -> bool:
+        sinks = [self._sinks.get(fd) for fd in ready]
+        patient = bool(sinks) and all(sink is not None and sink.source.patient for sink in sinks)
+        flood, self._flood = self._flood, False
+        return patient and not flood and not self._urgent
 
     def _add(self, sink: Sink) -> None:
         fd = sink.source.fileno()
@@ -133,6 +148,7 @@ class Reader:
         try:
             batch = sink.source.read()
             if batch is not None:
+                self._flood = self._flood or len(batch.changes) >= FLOOD_CHANGES
                 sink.take(batch)
         except OSError as error:
             self._remove(fd)
