@@ -23,11 +23,8 @@ PINGS_A_BLOCK = 40
 EXECS_A_BLOCK = 8
 BURNERS = 2 * (os.cpu_count() or 1)
 BURN = ("sh", "-c", "while :; do :; done")
-BOMB = (
-    "python3",
-    "-c",
-    "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass\n",
-)
+# A shell's own: small processes, so that the limit of processes is what holds it, not that of memory.
+BOMB = ("sh", "-c", "bomb() { bomb | bomb & }; while :; do bomb; done")
 
 
 async def run(options: Options) -> list[Figure]:
