@@ -52,7 +52,7 @@ class RuntimeWatcher:
                         await self._recheck(attempt, attempt.facts.container_id in live)
 
     def _out_of_memory(self, container_id: str) -> None:
-        """Memory ends the whole sandbox. The kernel takes its sentry or the one process that held the most, by chance."""
+        """Memory ends the whole sandbox: whether the kernel took its sentry or one large process is chance."""
         attempt = self._node.registry.by_container(container_id)
         if attempt is None:
             return
