@@ -14,7 +14,6 @@ import structlog
 from daemon.attempts.context import NodeContext
 from daemon.attempts.live import LiveAttempt
 from daemon.attempts.model import Cause, Evidence, State, WorkspaceSummary
-from daemon.fswatch import withheld
 from daemon.runtime.errors import NoSuchSandbox, RuntimeFault
 from daemon.runtime.types import Observation
 from daemon.supervisor.errors import SupervisorError
@@ -173,7 +172,6 @@ class Ender:
         final = await self._node.fswatch.finish(facts.attempt_id, slot, diff, crashed=crashed)
         evidence.suspect_files = len(final.suspects)
         if final.suspects:
-            await self._node.blocking(withheld.keep, diff.entries_path.parent, final.suspects)
             log.warning("files_withheld_from_judges", attempt_id=facts.attempt_id, files=len(final.suspects))
 
     async def _freeze(self, attempt: LiveAttempt) -> None:

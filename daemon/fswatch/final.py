@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from daemon.fswatch import withheld
 from daemon.fswatch.changes import Content
 from daemon.fswatch.events import Told, fold, told_by
 from daemon.fswatch.reconcile import Before, content_of, corrections, suspects
@@ -36,7 +37,7 @@ class Run(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """`reconciled` events were synthesised; `suspects` are the paths to withhold from judges."""
+    """`reconciled` events were synthesised; `suspects` are withheld from judges, and kept beside the artifacts."""
 
     reconciled: int
     suspects: tuple[bytes, ...] = ()
@@ -55,9 +56,7 @@ class Final:
     async def tell(self, left: list[Item], *, crashed: bool) -> Finish:
         """Record what is left to tell. A file whose last change came after its last hash is suspect."""
         told = await read_told(self._teller.attempt_id, self._telemetry, self._run)
-        found: tuple[bytes, ...] = ()
-        if crashed:
-            found = await self._run(lambda: tuple(suspects(told, _entries(self._diff))))
+        found = await self._run(lambda: self._suspects(told)) if crashed else ()
         await self._tell_left(left, told)
         count = 0
         missing = corrections(told, _entries(self._diff), self._before)
@@ -68,6 +67,15 @@ class Final:
         if self._diff.truncated:
             self._teller.lose(None, DIFF_CUT)
         return Finish(count, found)
+
+    def _suspects(self, told: dict[bytes, Told]) -> tuple[bytes, ...]:
+        """Kept before anything is told: were this end to be interrupted, the next one would find nothing amiss."""
+        artifacts = self._diff.entries_path.parent
+        found = withheld.load(artifacts)
+        if found is None:
+            found = tuple(suspects(told, _entries(self._diff)))
+            withheld.keep(artifacts, found)
+        return found
 
     async def _tell_left(self, left: list[Item], told: dict[bytes, Told]) -> None:
         """What was pending when the sandbox died: its content is final now, and the diff has it."""

@@ -16,7 +16,7 @@ FULL_BYTES = 128 << 10
 
 @dataclass(frozen=True, slots=True)
 class Fullness:
-    """One look. `full`: the next block or file would get ENOSPC. `used_ratio`: 0 to 1, as df counts."""
+    """One look. `full`: the next block or file would get ENOSPC. `used_ratio`: 0 to 1, of blocks or inodes."""
 
     full: bool
     used_ratio: float
@@ -31,7 +31,9 @@ def measure(quota: Path) -> Fullness:
     """Look at a mounted quota file system. Raises OSError when it is gone."""
     status = os.statvfs(quota)
     used = status.f_blocks - status.f_bfree
+    blocks = used / (used + status.f_bavail) if used + status.f_bavail else 1.0
+    inodes = 1 - status.f_favail / status.f_files if status.f_files else 0.0
     return Fullness(
         full=status.f_bavail * status.f_frsize < FULL_BYTES or (status.f_files > 0 and status.f_favail == 0),
-        used_ratio=used / (used + status.f_bavail) if used + status.f_bavail else 1.0,
+        used_ratio=max(blocks, inodes),
     )

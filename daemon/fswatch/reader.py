@@ -1,7 +1,7 @@
 """One thread for the whole node that empties the kernel's queues, so that they stay short.
 
-It reads, and hands on; all else is somebody else's. While a workspace is nearly full it also listens to the calls that
-fail with ENOSPC, and looks at the disk every few milliseconds for hosts where that cannot be heard.
+It reads, and hands on; all else is somebody else's. It also listens to the calls that fail with ENOSPC; on a host where
+those cannot be heard, it looks at a disk that is nearly full every few milliseconds.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ class Reader:
         """Begin to read. `enospc` is this reader's to switch and to close."""
         self._enospc = enospc
         if enospc is not None:
+            enospc.switch(True)
             self._epoll.register(enospc.fileno(), select.EPOLLIN)
         self._thread.start()
 
@@ -164,12 +165,10 @@ class Reader:
         return batch is not None
 
     def _tick(self, fd: int, sink: Sink) -> None:
-        if sink.tick():
+        if sink.tick() and self._enospc is None:
             self._urgent.add(fd)
         else:
             self._urgent.discard(fd)
-        if self._enospc is not None:
-            self._enospc.switch(bool(self._urgent))
 
     def _hear(self, enospc: EnospcTrace) -> None:
         for thread in set(enospc.read()):

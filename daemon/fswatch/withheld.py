@@ -17,10 +17,10 @@ def keep(artifacts: Path, paths: Iterable[bytes]) -> None:
     write_whole(artifacts / _FILE, json.dumps([base64.b64encode(path).decode() for path in paths]).encode())
 
 
-def load(artifacts: Path) -> tuple[bytes, ...]:
-    """The list; empty when none was written."""
+def load(artifacts: Path) -> tuple[bytes, ...] | None:
+    """The list; None when none was written: the attempt did not crash, or its end goes on."""
     try:
         data = (artifacts / _FILE).read_bytes()
     except FileNotFoundError:
-        return ()
+        return None
     return tuple(base64.b64decode(path) for path in json.loads(data))

@@ -146,7 +146,7 @@ class JudgeSandboxes:
         template = self._node.stacks.template(facts.spec)
         try:
             suspect = await self._node.blocking(withheld.load, self._node.artifacts / facts.attempt_id)
-            view = await self._node.workspace.judge_mounts(attempt.slot, kind, judge_id, withhold=suspect)
+            view = await self._node.workspace.judge_mounts(attempt.slot, kind, judge_id, withhold=suspect or ())
         except WorkspaceError as error:
             raise WorkspaceGone(str(error)) from error
         spec = SandboxSpec(

@@ -12,6 +12,7 @@ import pytest
 from daemon.fswatch import attempt as attempt_module
 from daemon.fswatch import content, inbox, inotify, probe
 from daemon.fswatch.changes import RESCAN
+from daemon.fswatch.final import Finish
 from daemon.fswatch.fullness import Fullness
 from daemon.telemetry.recorder import Recorder
 from daemon.workspace import mountinfo
@@ -152,6 +153,10 @@ async def test_an_end_that_a_restart_interrupted_is_reconciled_from_the_spool(ho
         finish = await it.end(crashed=True)
         assert finish.suspects == (b"submissions/unseen",)
         assert await it.disagreements() == []
+        # Interrupted once more, after all was told: the list is what it was.
+        assert it.diff is not None
+        again = await it.watch.finish(ATTEMPT, it.slot, it.diff, crashed=True)
+        assert again == Finish(0, (b"submissions/unseen",))
 
 
 async def test_a_disk_is_told_to_be_high_and_full_once_each(host: Host):

@@ -43,6 +43,16 @@ except OSError as error:
     os.unlink('/workspace/submissions/big')
     assert error.errno == errno.ENOSPC, error
 """
+RESERVE = r"""
+import errno, os
+f = os.open('/workspace/submissions/big', os.O_CREAT | os.O_WRONLY)
+try:
+    os.posix_fallocate(f, 0, 1 << 30)
+    raise SystemExit('reserved more than there is')
+except OSError as error:
+    os.unlink('/workspace/submissions/big')
+    assert error.errno == errno.ENOSPC, error
+"""
 
 
 @pytest.fixture(scope="module", params=["auto", "inotify"])
@@ -117,6 +127,11 @@ def test_moves_links_maps_and_odd_names_end_as_the_diff_says(environment: Enviro
         ("CREATE", "challenge/briefing.md"),
     ):
         assert expected in story
+
+
+def test_a_refusal_on_a_disk_that_was_nearly_empty_is_seen(environment: Environment, tmp_path):
+    script = write_script(tmp_path / "s.jsonl", exec_step("python3", "-c", RESERVE))
+    assert "DISK_FULL" in run_script(environment, make_challenge(tmp_path / "c"), script)["flags"]
 
 
 def test_a_moment_of_fullness_freed_at_once_is_seen(environment: Environment, tmp_path):
