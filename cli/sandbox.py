@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from gauntlet.daemon.v1 import agent_service_pb2 as pb
 from google.protobuf.duration_pb2 import Duration
 
+from cli import resuming
 from cli.clients import Agent
 from wire import client, errors, request_ids
 
 CHUNK_BYTES = 512 * 1024
 CALL_TIMEOUT = 60.0
+SUBMIT_RETRIES = 45
 Sink = Callable[[bytes], object]
 
 
@@ -58,17 +60,20 @@ async def run_command(
         limit = Duration()
         limit.FromNanoseconds(int(timeout_seconds * 1e9))
         request.timeout_duration.CopyFrom(limit)
-    async for event in agent.stub.Exec(request, metadata=agent.metadata):
-        match event.WhichOneof("event"):
-            case "started" if request.stdin_stream:
-                source = stdin_stream if stdin_stream is not None else _chunks(stdin or b"")
-                await _feed(agent, event.started.exec_id, source)
-            case "stdout":
-                stdout(event.stdout.data)
-            case "stderr":
-                stderr(event.stderr.data)
-            case "exited":
-                return _end(event.exited)
+    try:
+        async for event in resuming.events(agent, request):
+            match event.WhichOneof("event"):
+                case "started" if request.stdin_stream:
+                    source = stdin_stream if stdin_stream is not None else _chunks(stdin or b"")
+                    await _feed(agent, event.started.exec_id, source)
+                case "stdout":
+                    stdout(event.stdout.data)
+                case "stderr":
+                    stderr(event.stderr.data)
+                case "exited":
+                    return _end(event.exited)
+    except resuming.EndLost as lost:
+        return ExecEnd(None, None, False, False, False, 0.0, str(lost))
     return ExecEnd(None, None, False, False, False, 0.0, "the stream ended without an end event")
 
 
@@ -123,7 +128,9 @@ async def remove(agent: Agent, path: str, *, recursive: bool = False) -> None:
 
 async def submit(agent: Agent) -> None:
     """End the attempt. Raises WireFailure."""
-    await client.call(agent.stub.Submit, pb.SubmitRequest(request_id=request_ids.new()), token=agent.token)
+    request = pb.SubmitRequest(request_id=request_ids.new())
+    # A node that restarts is waited for: work that is done must not be lost for a second of absence.
+    await client.call(agent.stub.Submit, request, token=agent.token, retries=SUBMIT_RETRIES)
 
 
 async def _feed(agent: Agent, exec_id: str, source: AsyncIterator[bytes]) -> None:

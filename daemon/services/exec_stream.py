@@ -24,6 +24,9 @@ async def exec_events(
     kind: type[Event], attempt: LiveAttempt, command: AgentExec, stdout_offset: int, stderr_offset: int
 ) -> AsyncIterator[Event]:
     """Events from the given offsets to the end event."""
+    # What an earlier life of the daemon had kept is gone: a stream goes on from what there is, with true offsets.
+    stdout_offset = max(stdout_offset, command.handle.stdout.base)
+    stderr_offset = max(stderr_offset, command.handle.stderr.base)
     events = aiter(command.handle.events(stdout_offset, stderr_offset))
     pending: asyncio.Task[ExecEvent] | None = None
     try:

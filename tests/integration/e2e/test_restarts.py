@@ -12,8 +12,8 @@ from gauntlet.telemetry.v1 import event_service_pb2 as event_pb
 from cli import sandbox
 from cli.clients import agent as connect_agent
 from cli.clients import services
-from tests.support.attempts import ended, running, submit, wait_for
-from tests.support.challenge_files import make_challenge
+from tests.support.attempts import ended, run_script, running, submit, wait_for
+from tests.support.challenge_files import exec_step, make_challenge, write_script
 from tests.support.environment import Environment, until
 from wire import client, request_ids
 
@@ -62,6 +62,26 @@ async def test_a_killed_daemon_finds_its_running_attempts_again(fresh, tmp_path)
     assert [(r["outcome"], r["fault"]) for r in records] == [("SUBMITTED", "NONE")] * 2
     # The warm sandbox of the first life was nobody's: it is gone, like those of the attempts.
     await until(lambda: not held & {c.id for c in fresh.containers()})
+
+
+async def test_a_script_goes_on_across_a_killed_daemon(fresh, tmp_path):
+    challenge = make_challenge(tmp_path / "c")
+    steps = [
+        exec_step("sh", "-c", "sleep 6; echo once >> submissions/mark; exit 3"),
+        exec_step("sh", "-c", "test $(grep -c once submissions/mark) = 1"),
+        {
+            "tool": "write_file",
+            "path": "challenge/src/answer.py",
+            "content": 'def answer():\n    """A."""\n    return 42\n',
+        },
+    ]
+    script = write_script(tmp_path / "s.jsonl", *steps)
+    playing = asyncio.create_task(asyncio.to_thread(run_script, fresh, challenge, script))
+    await until(lambda: _processes(fresh, "sleep 6"))
+    fresh.kill("node")
+    fresh.start("node")
+    record = await playing
+    assert (record["outcome"], record["scores"]["objective"]) == ("SUBMITTED", 100)
 
 
 async def test_a_sandbox_that_vanished_with_the_daemon_is_void(fresh, tmp_path):
