@@ -10,7 +10,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 
 import typer
 
-from cli import agent_calls, attempts, classification, diagnosis, network, operators, replay, reports
+from cli import agent_calls, attempts, classification, diagnosis, images, network, operators, replay, reports
 
 app = typer.Typer(
     name="gauntlet",
@@ -33,6 +33,7 @@ app.add_typer(operators.pool, name="pool")
 app.add_typer(operators.audit, name="audit")
 app.add_typer(network.app, name="network")
 app.add_typer(classification.app, name="classify")
+app.add_typer(images.app, name="image")
 app.command("doctor")(diagnosis.doctor)
 
 if __name__ == "__main__":

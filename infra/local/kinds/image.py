@@ -1,4 +1,7 @@
-"""A stack's image on this machine, by content hash. Destroying an environment leaves images: they are a cache."""
+"""A stack's image on this machine, by content hash, and validated before any pool may hold it.
+
+Destroying an environment leaves images: they are a cache.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,11 @@ import docker.errors
 from images.archive import ImageRef
 from images.build import content_key, ensure_image, present
 from images.stacks import ImageError, find_stack
+from images.validate import ensure_valid
 from infra.local.engine import engine
 from infra.local.kinds.base import Kind, ResourceFailed, State
+from infra.local.runtime_registration import RUNSC
+from seccomp.generate import PROFILE
 
 
 class StackImage(Kind):
@@ -22,10 +28,11 @@ class StackImage(Kind):
     replaced_by = ("stack",)
 
     def create(self, inputs: Mapping[str, Any]) -> tuple[str, State]:
-        """Build, or find built."""
+        """Build, or find built; then validate, or find validated."""
         with engine(inputs["docker_host"], timeout=600) as client:
             try:
                 image = ensure_image(inputs["stack"], client)
+                ensure_valid(image.tag, client, runtime=RUNSC, profile=PROFILE.read_text(encoding="utf-8"))
             except (ImageError, docker.errors.DockerException) as error:
                 raise ResourceFailed(f"image of stack {inputs['stack']}: {error}") from error
         return image.tag, {**inputs, "tag": image.tag, "digest": image.digest, "layers": list(image.layers)}
