@@ -30,6 +30,8 @@ GROUP_SIGNAL_NS = 1_000_000_000
 SIGKILL = 9
 # How a child of PID 1's ends when the program that it should become cannot be run (Go's syscall.forkExec).
 FAILED_START = 253 << 8
+# From a fork of PID 1's to its execve it is milliseconds; a second on a host that is very busy.
+START_NS = 1_000_000_000
 
 
 class Denied(NamedTuple):
@@ -231,8 +233,7 @@ class Tree:
 
     def _end(self, process: Process, status: int, guest_ns: int, *, inferred: bool = False) -> list[Fact]:
         self._processes.pop(process.pid, None)
-        failed = process.maker == INIT and not process.programs and (inferred or status == FAILED_START)
-        if process.helper or failed:
+        if process.helper or (process.maker == INIT and not process.programs and _unborn(process, status, guest_ns)):
             return []
         facts: list[Fact] = []
         if not process.programs:
@@ -324,6 +325,11 @@ class Tree:
             "peak_rss_bytes": None,
             "guest_time_ns": guest_ns,
         }
+
+
+def _unborn(process: Process, status: int, guest_ns: int) -> bool:
+    """Whether a child of PID 1's ended on its way to its program: that failed, or a signal came first."""
+    return status == FAILED_START or (status & 0x7F != 0 and guest_ns - process.guest_ns < START_NS)
 
 
 def _helper_arguments(argv: Iterable[bytes]) -> bool:

@@ -99,6 +99,16 @@ def test_the_supervisors_helpers_and_its_failed_starts_are_left_out() -> None:
     assert told.facts == []
 
 
+def test_a_start_of_pid_1s_that_a_signal_ended_is_left_out_unless_it_lived() -> None:
+    killed = Told().feed(clone(1, 6, at=0), exited(6, 9, at=20))
+    assert killed.processes() == []
+    lived = Told().feed(clone(1, 6, at=0), exited(6, 9, at=4_000))
+    assert [row[:2] for row in lived.processes() if row[0] != "signal_delivery"] == [
+        ("process_spawn", 6),
+        ("process_exit", 6),
+    ]
+
+
 def test_a_start_of_pid_1s_that_did_not_fail_is_told_even_if_its_program_was_not() -> None:
     told = Told().feed(clone(1, 6), exited(6, 0))
     assert [row[:2] for row in told.processes()] == [("process_spawn", 6), ("process_exit", 6)]
