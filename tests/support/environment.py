@@ -70,7 +70,9 @@ class Environment:
         )
         (self.root / "p").mkdir(mode=0o700)
         with _registering():
-            registration.apply(self.docker, registration.find_daemon(), {self.runtime: entry})
+            daemon = registration.find_daemon()
+            registration.withdraw(self.docker, daemon, _left_behind(registration.read_config(daemon.config)))
+            registration.apply(self.docker, daemon, {self.runtime: entry})
         self._configs = {
             "collector": {"endpoint": self.endpoint("collector"), "database_url": f"sqlite:///{self.state}/events.db"},
             "scheduler": {
@@ -213,6 +215,16 @@ def _registering() -> Iterator[None]:
     with Path("/tmp/gauntlet-test-registration.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def _left_behind(config: Mapping[str, Any]) -> list[str]:
+    """Entries of test environments that were killed: their directory is gone."""
+    found = []
+    for name, entry in config.get("runtimes", {}).items():
+        places = re.findall(r"--pod-init-config=(/tmp/gt-[^/]+)/", " ".join(entry.get("runtimeArgs", ())))
+        if re.fullmatch(f"{registration.RUNSC}-t[0-9a-f]{{8}}", name) and places and not Path(places[0]).exists():
+            found.append(name)
+    return found
 
 
 def _serving(endpoint: str) -> bool:
