@@ -17,7 +17,8 @@ from wire import client, errors, request_ids
 
 log = structlog.get_logger(__name__)
 
-CREATE_TIMEOUT = 90.0
+# A challenge may give its database two starts of two minutes.
+CREATE_TIMEOUT = 360.0
 READ_TIMEOUT = 60.0
 # The sandbox ends a command at its limit; this much later the stream itself is given up.
 STREAM_MARGIN = 30.0

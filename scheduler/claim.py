@@ -171,4 +171,7 @@ def claim_request(attempt: Attempt, spec: ChallengeSpec) -> daemon_pb.ClaimReque
         network_digest=attempt.network_digest,
     )
     request.time_limit_duration.FromSeconds(spec.time_limit_seconds)
+    if spec.database is not None:
+        request.database.kind, request.database.name = spec.database.kind, spec.database.name
+        request.database.start_timeout_duration.FromSeconds(spec.database.start_timeout_seconds)
     return request

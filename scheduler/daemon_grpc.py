@@ -17,6 +17,7 @@ from wire import client, errors
 CHUNK_BYTES = 512 * 1024
 # A cold start may build a quota file system and boot a sandbox on a busy machine.
 CLAIM_TIMEOUT = 120.0
+DATABASE_MARGIN = 30.0
 PUT_TIMEOUT = 300.0
 CALL_TIMEOUT = 10.0
 DIFF_TIMEOUT = 300.0
@@ -31,8 +32,10 @@ class GrpcDaemon(DaemonClient):
         self._stub = daemon_grpc.DaemonServiceStub(self._channel)
 
     async def claim(self, request: daemon_pb.ClaimRequest) -> daemon_pb.SandboxAttempt:
-        """Claim."""
-        answer: daemon_pb.ClaimResponse = await client.call(self._stub.Claim, request, timeout=CLAIM_TIMEOUT, retries=0)
+        """Claim. A database may take two starts, each with its own limit, before the sandbox is handed over."""
+        starts = 2 * request.database.start_timeout_duration.ToTimedelta().total_seconds()
+        timeout = CLAIM_TIMEOUT + (starts + DATABASE_MARGIN if starts else 0.0)
+        answer: daemon_pb.ClaimResponse = await client.call(self._stub.Claim, request, timeout=timeout, retries=0)
         return answer.attempt
 
     async def put_challenge(self, digest: str, path: Path) -> None:

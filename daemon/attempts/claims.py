@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from daemon.attempts import databases
 from daemon.attempts.context import NodeContext
 from daemon.attempts.live import LiveAttempt
 from daemon.attempts.model import AttemptFacts, ChallengeMissing, ClaimRefused, ClaimSpec, State
@@ -76,6 +77,7 @@ class Claimer:
     async def _start(self, attempt: LiveAttempt, template: Template) -> LiveAttempt:
         try:
             await self._acquire(attempt, template)
+            await self._start_database(attempt)
             facts, clock = attempt.facts, self._node.clock
             facts.boot_id = clock.boot_id
             facts.started_boottime_ns, facts.start_time_ns = clock.boottime_ns(), clock.wall_ns()
@@ -118,7 +120,7 @@ class Claimer:
         facts.container_id, facts.image_digest = entry.container_id, entry.image_digest
         # Journalled before the first use: a restart in between finds the sandbox and takes it back.
         await self._node.keep(attempt)
-        variables = environment(facts.spec.challenge_id, facts.spec.environment)
+        variables = environment(facts.spec)
         # While the workspace is mounted: they cost the claim no time, and nothing can run before all three are done.
         beside = [
             asyncio.ensure_future(self._node.tracing.bind(entry.container_id, facts.attempt_id)),
@@ -134,6 +136,19 @@ class Claimer:
                 one.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
         return slot
+
+    async def _start_database(self, attempt: LiveAttempt) -> None:
+        """Before the agent's time begins. Without its database an attempt goes on, and says so."""
+        database = attempt.facts.spec.database
+        if database is None or attempt.entry is None:
+            return
+        try:
+            reason = await databases.start(attempt.entry.link, database)
+        except SupervisorError as error:
+            raise ClaimRefused("COLD_START_FAILED", f"the sandbox died while its database started: {error}") from error
+        if reason:
+            attempt.facts.evidence.database_unavailable = True
+            log.warning("database_unavailable", attempt_id=attempt.facts.attempt_id, reason=reason)
 
     async def _rename(self, attempt: LiveAttempt) -> None:
         """Labels cannot change, so the container's name says whose it is. Nothing depends on it."""

@@ -18,6 +18,7 @@ from daemon.attempts.model import (
     AttemptFacts,
     Cause,
     ClaimSpec,
+    DatabaseSpec,
     Evidence,
     SentSignal,
     State,
@@ -107,8 +108,11 @@ def _decode(value: dict[str, Any]) -> AttemptFacts:
     evidence = dict(value["evidence"])
     evidence["cause"] = Cause(evidence["cause"]) if evidence["cause"] else None
     evidence["signals"] = [SentSignal(**signal) for signal in evidence["signals"]]
+    spec = dict(value["spec"])
+    database = spec.get("database")
+    spec["database"] = DatabaseSpec(**database) if database else None
     nested = {
-        "spec": ClaimSpec(**value["spec"]),
+        "spec": ClaimSpec(**spec),
         "state": State(value["state"]),
         "limits": Resources(**value["limits"]) if value["limits"] else None,
         "evidence": Evidence(**evidence),

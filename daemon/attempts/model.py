@@ -93,6 +93,15 @@ class WorkspaceSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class DatabaseSpec:
+    """A database of the image: `kind` is postgres or redis; the limit is that of one start."""
+
+    kind: str
+    name: str
+    start_timeout_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimSpec:
     """What a claim asks for. `resources` holds only what differs from the stack's defaults.
 
@@ -110,6 +119,7 @@ class ClaimSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     warm_only: bool = False
     network_digest: str = ""
+    database: DatabaseSpec | None = None
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from daemon.attempts.databases import variables
 from daemon.attempts.model import ClaimSpec, NetworkUnenforceable, ResourcesRefused, UnknownStack
 from daemon.pool.template import Template
 from daemon.runtime.types import Resources
@@ -65,6 +66,12 @@ def seed(challenge_id: str) -> str:
     return str(int.from_bytes(hashlib.sha256(challenge_id.encode()).digest()[:4], "big"))
 
 
-def environment(challenge_id: str, extra: Mapping[str, str]) -> dict[str, str]:
-    """What the assignment adds to the image's fixed environment: no attempt id, nothing of this host."""
-    return {**extra, "GAUNTLET_RANDOM_SEED": seed(challenge_id)}
+def environment(spec: ClaimSpec, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What an assignment adds to the image's fixed environment, for agent and judges: no attempt id, nothing of this
+    host. `extra` is a judge's own."""
+    return {
+        **variables(spec.database),
+        **spec.environment,
+        **(extra or {}),
+        "GAUNTLET_RANDOM_SEED": seed(spec.challenge_id),
+    }

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from daemon.attempts import databases
 from daemon.attempts.context import NodeContext
 from daemon.attempts.live import LiveAttempt
 from daemon.attempts.model import AttemptError, State
@@ -162,7 +163,6 @@ class JudgeSandboxes:
         )
         try:
             launched = await launch(self._node.runtime, spec, self._undertaker)
-            await launched.link.assign(environment(facts.spec.challenge_id, {**facts.spec.environment, **extra}))
         except BaseException as error:
             slot = attempt.slot
             self._undertaker.bury(f"view {judge_id}", lambda: self._node.workspace.release_judge(slot, judge_id))
@@ -170,6 +170,12 @@ class JudgeSandboxes:
                 raise CreateFailed(str(error)) from error
             raise
         judge = JudgeSandbox(judge_id, attempt, attempt.slot, launched)
+        try:
+            await launched.link.assign(environment(facts.spec, extra))
+            await _start_database(judge)
+        except BaseException:
+            self._undertaker.bury(f"judge {judge_id}", lambda: self._destroy(judge))
+            raise
         self._by_id[judge_id] = judge
         log.info("judge_sandbox_ready", attempt_id=facts.attempt_id, judge_sandbox_id=judge_id, kind=kind.value)
         return judge
@@ -183,3 +189,13 @@ class JudgeSandboxes:
     def _forget_failed(self, request_id: str, task: asyncio.Task[JudgeSandbox]) -> None:
         if task.cancelled() or task.exception() is not None:
             self._by_request.pop(request_id, None)
+
+
+async def _start_database(judge: JudgeSandbox) -> None:
+    """A judge goes without a database only where the agent had to. Raises CreateFailed: judging begins again."""
+    facts = judge.attempt.facts
+    if facts.spec.database is None:
+        return
+    reason = await databases.start(judge.launched.link, facts.spec.database)
+    if reason and not facts.evidence.database_unavailable:
+        raise CreateFailed(f"the database that the agent had does not start for its judge: {reason}")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from gauntlet.daemon.v1 import daemon_service_pb2 as pb
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from daemon.attempts.model import AttemptFacts, ClaimSpec, Evidence, State, Usage, WorkspaceSummary
+from daemon.attempts.databases import PORTS
+from daemon.attempts.model import AttemptFacts, ClaimSpec, DatabaseSpec, Evidence, State, Usage, WorkspaceSummary
+from formats.challenge import ID_PATTERN
 from wire import errors
 
+MAX_DATABASE_START_SECONDS = 120
 RESOURCE_FIELDS = ("memory_bytes", "cpu_millis", "disk_bytes", "pids", "tmp_bytes")
 
 
@@ -28,6 +33,9 @@ def claim_spec(request: pb.ClaimRequest) -> ClaimSpec:
         for name in RESOURCE_FIELDS
         if getattr(request.resources, name) < 0
     )
+    database = _database(request) if request.HasField("database") else None
+    if database is not None:
+        problems.extend(_database_problems(database))
     if problems:
         raise errors.invalid("CLAIM_INVALID", "the claim is not complete", problems)
     return ClaimSpec(
@@ -42,7 +50,28 @@ def claim_spec(request: pb.ClaimRequest) -> ClaimSpec:
         environment=dict(request.environment),
         warm_only=request.warm_only,
         network_digest=request.network_digest,
+        database=database,
     )
+
+
+def _database(request: pb.ClaimRequest) -> DatabaseSpec:
+    wanted = request.database
+    seconds = wanted.start_timeout_duration.ToTimedelta().total_seconds()
+    return DatabaseSpec(wanted.kind, wanted.name, seconds)
+
+
+def _database_problems(database: DatabaseSpec) -> list[tuple[str, str]]:
+    """The name is put into a shell's script and into SQL: nothing but the format's own letters may pass."""
+    problems = []
+    if database.kind not in PORTS:
+        problems.append(("database.kind", f"must be one of {', '.join(sorted(PORTS))}"))
+    if not re.fullmatch(ID_PATTERN, database.name):
+        problems.append(("database.name", f"must match {ID_PATTERN}"))
+    if not 0 < database.start_timeout_seconds <= MAX_DATABASE_START_SECONDS:
+        problems.append(
+            ("database.start_timeout_duration", f"must be above 0 and {MAX_DATABASE_START_SECONDS} at most")
+        )
+    return problems
 
 
 def attempt(facts: AttemptFacts) -> pb.SandboxAttempt:

@@ -15,6 +15,7 @@ from daemon.attempts.model import (
     AttemptFacts,
     Cause,
     ClaimSpec,
+    DatabaseSpec,
     Evidence,
     ResourcesRefused,
     SentSignal,
@@ -38,7 +39,19 @@ MIB = 1024**2
 DEFAULTS = Resources(256 * MIB, 1000, 64 * MIB, 128, 32 * MIB)
 POLICY = Resources(1024 * MIB, 2000, 512 * MIB, 256, 64 * MIB)
 TEMPLATE = Template("python311", "sha256:i", DEFAULTS, "sha256:p", "runsc", "sha256:r")
-SPEC = ClaimSpec("att_1", 3, "sha256:c", "chal", "agent", "python311", 60.0, {"pids": 64}, {"A": "1"}, False)
+SPEC = ClaimSpec(
+    "att_1",
+    3,
+    "sha256:c",
+    "chal",
+    "agent",
+    "python311",
+    60.0,
+    {"pids": 64},
+    {"A": "1"},
+    False,
+    database=DatabaseSpec("postgres", "shop", 10.0),
+)
 
 
 def whole_facts() -> AttemptFacts:
@@ -164,8 +177,20 @@ def test_a_claim_gets_the_stacks_template_with_its_own_limits():
 
 def test_the_seed_depends_on_the_challenge_alone():
     assert seed("a") == seed("a") != seed("b")
-    assert environment("a", {"X": "1"}) == {"X": "1", "GAUNTLET_RANDOM_SEED": seed("a")}
-    assert environment("a", {"GAUNTLET_RANDOM_SEED": "0"})["GAUNTLET_RANDOM_SEED"] == seed("a")
+    plain = replace(SPEC, challenge_id="a", environment={"X": "1"}, database=None)
+    assert environment(plain) == {"X": "1", "GAUNTLET_RANDOM_SEED": seed("a")}
+    assert environment(plain, {"GAUNTLET_RANDOM_SEED": "0"})["GAUNTLET_RANDOM_SEED"] == seed("a")
+
+
+def test_agent_and_judge_are_told_of_a_database_in_the_same_words():
+    told = environment(replace(SPEC, database=DatabaseSpec("postgres", "shop", 10.0)))
+    assert told["DATABASE_URL"] == "postgresql://agent@127.0.0.1:5432/shop"
+    assert (told["PGHOST"], told["PGPORT"], told["PGUSER"], told["PGDATABASE"]) == ("/tmp", "5432", "agent", "shop")
+    assert (
+        environment(replace(SPEC, database=DatabaseSpec("redis", "x", 1.0)))["REDIS_URL"] == "redis://127.0.0.1:6379/0"
+    )
+    own = replace(SPEC, database=DatabaseSpec("postgres", "shop", 10.0), environment={"PGHOST": "127.0.0.1"})
+    assert environment(own)["PGHOST"] == "127.0.0.1"
 
 
 def test_an_older_lease_is_refused_and_a_newer_one_taken_over():

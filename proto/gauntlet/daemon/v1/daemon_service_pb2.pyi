@@ -549,6 +549,7 @@ class ClaimRequest(_message.Message):
     TIME_LIMIT_DURATION_FIELD_NUMBER: _builtins.int
     WARM_ONLY_FIELD_NUMBER: _builtins.int
     NETWORK_DIGEST_FIELD_NUMBER: _builtins.int
+    DATABASE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Client-made UUID."""
     attempt_id: _builtins.str
@@ -581,6 +582,10 @@ class ClaimRequest(_message.Message):
     def time_limit_duration(self) -> _duration_pb2.Duration:
         """Soft time limit, from RUNNING."""
 
+    @_builtins.property
+    def database(self) -> Global___Database:
+        """Database of the image to start before RUNNING; unset for none."""
+
     def __init__(
         self,
         *,
@@ -596,14 +601,47 @@ class ClaimRequest(_message.Message):
         time_limit_duration: _duration_pb2.Duration | None = ...,
         warm_only: _builtins.bool = ...,
         network_digest: _builtins.str = ...,
+        database: Global___Database | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["resources", b"resources", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["database", b"database", "resources", b"resources", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "attempt_id", b"attempt_id", "challenge_digest", b"challenge_digest", "challenge_id", b"challenge_id", "environment", b"environment", "fence", b"fence", "network_digest", b"network_digest", "request_id", b"request_id", "resources", b"resources", "stack", b"stack", "time_limit_duration", b"time_limit_duration", "warm_only", b"warm_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "attempt_id", b"attempt_id", "challenge_digest", b"challenge_digest", "challenge_id", b"challenge_id", "database", b"database", "environment", b"environment", "fence", b"fence", "network_digest", b"network_digest", "request_id", b"request_id", "resources", b"resources", "stack", b"stack", "time_limit_duration", b"time_limit_duration", "warm_only", b"warm_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ClaimRequest: _TypeAlias = ClaimRequest  # noqa: Y015
+
+@_typing.final
+class Database(_message.Message):
+    """Database is one that a challenge declares: started inside the sandbox as uid 1000, for agent and judges alike."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    START_TIMEOUT_DURATION_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """postgres or redis."""
+    name: _builtins.str
+    """Name of the database."""
+    @_builtins.property
+    def start_timeout_duration(self) -> _duration_pb2.Duration:
+        """Limit of one start; a failed start is tried once more."""
+
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        name: _builtins.str = ...,
+        start_timeout_duration: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["start_timeout_duration", b"start_timeout_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "name", b"name", "start_timeout_duration", b"start_timeout_duration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Database: _TypeAlias = Database  # noqa: Y015
 
 @_typing.final
 class ClaimResponse(_message.Message):
