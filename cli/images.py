@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import docker
-import docker.errors
 import typer
 
 from cli import views
 from cli.options import Json
 from cli.running import CommandFailed, Exit, answers, print_json, run
-from images.stacks import ImageError
-from images.validate import Report, validate
-from seccomp.generate import PROFILE
+
+if TYPE_CHECKING:
+    from images.validate import Report
 
 app = typer.Typer(no_args_is_help=True, help="Images of sandboxes.")
 COLUMNS = ["point", "check", "result", "seconds", "detail"]
@@ -45,6 +43,14 @@ def validate_image(
 
 
 def _validated(tag: str, runtime: str) -> Report:
+    # The suite is the repository's; the command line that is installed for agents comes without it.
+    import docker
+    import docker.errors
+
+    from images.stacks import ImageError
+    from images.validate import validate
+    from seccomp.generate import PROFILE
+
     try:
         client = docker.from_env(timeout=300)
     except docker.errors.DockerException as error:
