@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
+import structlog
 from gauntlet.daemon.v1 import agent_service_pb2 as pb
 from gauntlet.daemon.v1 import agent_service_pb2_grpc as pb_grpc
 
@@ -18,8 +20,11 @@ from daemon.attempts.ending import Ender
 from daemon.attempts.model import AttemptEnded, Cause
 from daemon.services.exec_stream import exec_events
 from daemon.services.requests import RequestLog
+from daemon.supervisor.errors import FileFailed
 from daemon.supervisor.types import DEFAULT_OUTPUT_CAP, ExecSpec, FileDigest, FileStat
 from wire import errors
+
+log = structlog.get_logger(__name__)
 
 Context = Any
 MAX_OUTPUT_BYTES = 16 * 1024 * 1024
@@ -30,6 +35,7 @@ MAX_COMMAND_BYTES = 128 * 1024
 MAX_PATH_BYTES = 4096
 MAX_TIMEOUT_SECONDS = 7 * 24 * 3600.0
 LIST_LIMIT = 5_000
+DRAIN_SECONDS = 10.0
 Event = TypeVar("Event", pb.ExecResponse, pb.AttachExecResponse)
 
 
@@ -113,9 +119,13 @@ class AgentService(pb_grpc.AgentServiceServicer):
                 if part.chunk:
                     yield part.chunk
 
-        written = await self._files.write(
-            attempt, head.path, chunks(), size=head.size_bytes, sha256=head.sha256 or None, mode=head.mode or None
-        )
+        try:
+            written = await self._files.write(
+                attempt, head.path, chunks(), size=head.size_bytes, sha256=head.sha256 or None, mode=head.mode or None
+            )
+        except FileFailed:
+            await _drain(request_iterator, head.size_bytes)
+            raise
         return pb.WriteFileResponse(size_bytes=written.size, sha256=written.sha256)
 
     async def ListDirectory(self, request: pb.ListDirectoryRequest, context: Context) -> pb.ListDirectoryResponse:
@@ -156,6 +166,18 @@ class AgentService(pb_grpc.AgentServiceServicer):
             self._ender.begin(attempt, Cause.SUBMIT)
             await self._node.keep(attempt)
         return pb.SubmitResponse()
+
+
+async def _drain(request_iterator: AsyncIterator[pb.WriteFileRequest], most: int) -> None:
+    """Take what the client still sends of a file that failed: gRPC tells a client whose send fails nothing else."""
+    try:
+        async with asyncio.timeout(DRAIN_SECONDS):
+            async for part in request_iterator:
+                most -= len(part.chunk)
+                if most < 0:
+                    return
+    except TimeoutError:
+        log.info("write_not_drained", seconds=DRAIN_SECONDS)
 
 
 def _spec(request: pb.ExecRequest) -> ExecSpec:
