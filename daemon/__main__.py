@@ -13,6 +13,7 @@ from pathlib import Path
 import structlog
 from pydantic import ValidationError
 
+from daemon import allocator
 from daemon.attempts.journal import JournalError
 from daemon.config import DaemonConfig, load
 from daemon.fswatch.facade import remove_traces
@@ -36,6 +37,7 @@ def main() -> int:
     arguments = parser.parse_args()
     path = arguments.config
     logs.configure("daemon")
+    allocator.steady()
     try:
         config = load(path)
     except (OSError, ValidationError) as error:

@@ -10,6 +10,7 @@ import asyncio
 import signal
 from pathlib import Path
 
+from daemon import allocator
 from daemon.config import load
 from daemon.node import Node
 from daemon.runtime.fake import FakeRuntime
@@ -26,4 +27,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--config", type=Path, required=True)
     logs.configure("daemon")
+    allocator.steady()
     asyncio.run(_run(parser.parse_args().config))
