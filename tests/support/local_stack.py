@@ -36,6 +36,12 @@ class LocalStack:
         self.settings["stacks"]["python311"]["pool"] = 1
         self.write()
         self.pulumi("stack", "init", self.name)
+        # Pulumi puts the new stack's salt among the repository's stacks: it belongs beside our own settings.
+        written = REPOSITORY / "stacks" / f"Pulumi.{self.name}.yaml"
+        if written.exists():
+            salt = yaml.safe_load(written.read_text())
+            written.unlink()
+            self._config.write_text(yaml.safe_dump({**yaml.safe_load(self._config.read_text()), **salt}))
 
     @property
     def endpoint(self) -> str:
