@@ -65,7 +65,7 @@ class Ports:
         if self.broken == "telemetry":
             raise OSError("no space for the spool")
 
-    async def begin(self, attempt_id: str, slot: Any) -> None:
+    def begin(self, attempt_id: str, slot: Any, container_id: str) -> None:
         return None
 
     async def forget(self, attempt_id: str) -> None:
