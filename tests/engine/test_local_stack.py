@@ -82,7 +82,7 @@ def test_a_second_up_changes_nothing(stack):
 
 def test_a_changed_setting_changes_only_what_depends_on_it(stack):
     before = stack.services()
-    stack.settings["capacity"] = 3
+    stack.settings["stacks"]["python311"]["pool"] = 2
     stack.write()
     assert {op: n for op, n in stack.preview().items() if op != "same"} == {"update": 1}
     stack.up()
