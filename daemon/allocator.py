@@ -20,4 +20,4 @@ def steady() -> bool:
     if mallopt is None:
         return False
     settings = ((_M_MMAP_THRESHOLD, _THRESHOLD), (_M_TRIM_THRESHOLD, _THRESHOLD), (_M_ARENA_MAX, 2))
-    return all([mallopt(*one) for one in settings])
+    return all(mallopt(*one) for one in settings)
