@@ -47,7 +47,7 @@ RESERVE = r"""
 import errno, os
 f = os.open('/workspace/submissions/big', os.O_CREAT | os.O_WRONLY)
 try:
-    os.posix_fallocate(f, 0, 1 << 30)
+    os.posix_fallocate(f, 0, 94 << 20)
     raise SystemExit('reserved more than there is')
 except OSError as error:
     os.unlink('/workspace/submissions/big')
@@ -83,8 +83,16 @@ def events_of(environment: Environment, attempt_id: str) -> list[dict[str, Any]]
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+def check_exit(environment: Environment, record: dict[str, Any]) -> None:
+    """The attempt's one command went as its program means it to go."""
+    done = gauntlet(environment, "events", record["attempt_id"], "--kind", "tool_invocation", "--json")
+    (call,) = [json.loads(line) for line in done.stdout.splitlines()]
+    assert call["exit_code"] == 0, call["result_summary"]
+
+
 def check(environment: Environment, record: dict[str, Any]) -> list[dict[str, Any]]:
     """The events, once their last states agree with the diff and their number with the record."""
+    assert record["outcome"] == "SUBMITTED", environment.tail("node")
     attempt_id = record["attempt_id"]
     lines = events_of(environment, attempt_id)
     assert event.sequence_problems(lines) == []
@@ -131,12 +139,15 @@ def test_moves_links_maps_and_odd_names_end_as_the_diff_says(environment: Enviro
 
 def test_a_refusal_on_a_disk_that_was_nearly_empty_is_seen(environment: Environment, tmp_path):
     script = write_script(tmp_path / "s.jsonl", exec_step("python3", "-c", RESERVE))
-    assert "DISK_FULL" in run_script(environment, make_challenge(tmp_path / "c"), script)["flags"]
+    record = run_script(environment, make_challenge(tmp_path / "c"), script)
+    check_exit(environment, record)
+    assert "DISK_FULL" in record["flags"]
 
 
 def test_a_moment_of_fullness_freed_at_once_is_seen(environment: Environment, tmp_path):
     script = write_script(tmp_path / "s.jsonl", exec_step("python3", "-c", FILL))
     record = run_script(environment, make_challenge(tmp_path / "c"), script)
+    check_exit(environment, record)
     assert "DISK_FULL" in record["flags"]
     told = environment.log("node").read_text()
     alerts = [line for line in told.splitlines() if "disk_above_80_percent" in line and record["attempt_id"] in line]
@@ -184,6 +195,7 @@ async def test_what_happened_while_the_daemon_was_dead_is_told_after_a_gap(fresh
         await until(lambda: any("armed" in line.get("file_path", "") for line in events_of(fresh, attempt_id)))
         await shell(agent, "touch submissions/go")
         fresh.kill("node")
+        background.cancel()  # else it waits for the next life
         await asyncio.gather(background, return_exceptions=True)
         upper = next((fresh.state / "node" / "slots").glob("*/merged/submissions/armed")).parent
         await until(lambda: (upper / "done").exists())
