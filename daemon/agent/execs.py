@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 
+from daemon.agent.told import told_execs
 from daemon.attempts.context import NodeContext
 from daemon.attempts.live import LiveAttempt
 from daemon.supervisor.errors import CallFailed, SupervisorError, SupervisorGone
@@ -134,13 +135,19 @@ class AgentExecs:
         facts = attempt.facts
         calls = await self._node.blocking(self._node.journal.open_calls, facts.attempt_id)
         live = dict(attempt.sandbox().link.execs)
+        spool = self._node.telemetry.spool_root / facts.attempt_id / "tool_invocation.jsonl"
+        told = await self._node.blocking(told_execs, spool, calls.keys() - live.keys())
         for exec_id, arguments in calls.items():
+            if exec_id in told:
+                await self._close(attempt, exec_id)
+                continue
             call = self._node.telemetry.begin_tool(facts.attempt_id, "exec", {**arguments, "adopted": True})
             if exec_id in live:
                 self._keep(attempt, exec_id, AgentExec(live[exec_id], call, None))
             else:
                 call.end(result="the command ended while the daemon was away")
-                await self._write(attempt, exec_id, call)
+                if await self._write(attempt, exec_id, call):
+                    await self._close(attempt, exec_id)
 
     def forget(self, attempt: LiveAttempt) -> None:
         """Let go of an attempt's commands."""
@@ -152,9 +159,11 @@ class AgentExecs:
     async def _start(
         self, attempt: LiveAttempt, spec: ExecSpec, request_id: str, exec_id: str, stdin: bytes | None
     ) -> AgentExec:
-        if exec_id in self._by_attempt.get(attempt.facts.attempt_id, {}):
+        let_go = self._let_go.get(attempt.facts.attempt_id, OrderedDict())
+        if exec_id in self._by_attempt.get(attempt.facts.attempt_id, {}) or exec_id in let_go.values():
             raise ExecIdTaken(exec_id)
-        arguments: dict[str, Any] = {"argv": [_text(word) for word in spec.argv], "exec_id": exec_id}
+        # The id first: what is kept of arguments that are too long for an event is their beginning.
+        arguments: dict[str, Any] = {"exec_id": exec_id, "argv": [_text(word) for word in spec.argv]}
         if spec.cwd:
             arguments["cwd"] = _text(spec.cwd)
         if spec.env:
@@ -214,9 +223,11 @@ class AgentExecs:
                 result=result.error,
             )
         try:
-            await self._write(attempt, exec_id, call)
+            written = await self._write(attempt, exec_id, call)
         finally:
             command.recorded.set()
+        if written:  # the agent waits for its event, not for this: a life that is killed before it looks into the spool
+            await self._close(attempt, exec_id)
         self._trim(attempt_id)
 
     async def _wait(self, attempt: LiveAttempt, exec_id: str, command: AgentExec) -> Any:
@@ -233,14 +244,19 @@ class AgentExecs:
                         log.warning("timeout_kill_failed", exec_id=exec_id, error=str(error))
         return await command.handle.wait()
 
-    async def _write(self, attempt: LiveAttempt, exec_id: str, call: ToolCall) -> None:
+    async def _write(self, attempt: LiveAttempt, exec_id: str, call: ToolCall) -> bool:
+        """Whether the call's event is in the spool now."""
         attempt_id = attempt.facts.attempt_id
         try:
             await self._node.telemetry.record_tool(attempt_id, call)
         except TelemetryError as error:
             log.error("tool_call_not_recorded", attempt_id=attempt_id, exec_id=exec_id, exc_info=error)
-            return
-        await self._node.blocking(self._node.journal.end_call, attempt_id, exec_id)
+            return False
+        return True
+
+    async def _close(self, attempt: LiveAttempt, exec_id: str) -> None:
+        """Nothing is left to be written of a call."""
+        await self._node.blocking(self._node.journal.end_call, attempt.facts.attempt_id, exec_id)
 
     def _trim(self, attempt_id: str) -> None:
         """Let go of the oldest ended commands once they hold too much."""
