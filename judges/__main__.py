@@ -8,11 +8,14 @@ import signal
 import sys
 from pathlib import Path
 
+import structlog
 from pydantic import ValidationError
 
 from judges.config import JudgeConfig, load
 from judges.worker import JudgeWorker
 from wire import logs
+
+log = structlog.get_logger(__name__)
 
 
 def main() -> int:
@@ -35,6 +38,7 @@ async def _run(config: JudgeConfig) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, work.cancel)
+    log.info("judge_ready", worker_id=config.worker_id)
     try:
         await work
     except asyncio.CancelledError:

@@ -29,6 +29,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from images.build import ensure_image
 from infra.local import runtime_registration as registration
+from tests.support.engines import RunningEngine
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MIB = 1024**2
@@ -51,16 +52,26 @@ POLICY = {"memory_bytes": 1024 * MIB, "cpu_millis": 2_000, "disk_bytes": 512 * M
 
 
 class Environment:
-    """One environment. `start` brings up what is named; the rest can be started by name."""
+    """One environment. `start` brings up what is named; the rest can be started by name.
 
-    def __init__(self, *, node: Mapping[str, Any] | None = None, scheduler: Mapping[str, Any] | None = None) -> None:
+    On the machine's engine, or on a private one, which is gone before long and is not tidied.
+    """
+
+    def __init__(
+        self,
+        *,
+        node: Mapping[str, Any] | None = None,
+        scheduler: Mapping[str, Any] | None = None,
+        engine: RunningEngine | None = None,
+    ) -> None:
         self.instance = f"t{secrets.token_hex(4)}"
         # Socket paths are short by law (108 bytes); /tmp is where short paths are.
         self.root = Path(tempfile.mkdtemp(prefix="gt-", dir="/tmp"))
         self.root.chmod(0o711)
         self.state = self.root / "s"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.docker = docker.from_env()
+        self.docker = docker.from_env() if engine is None else engine.client()
+        self._engine = engine
         # An entry of its own: where sentries connect is fixed by the entry.
         self.runtime = f"{registration.RUNSC}-{self.instance}"
         runsc = Path(self.docker.info()["Runtimes"][registration.RUNSC]["path"])
@@ -70,7 +81,7 @@ class Environment:
         )
         (self.root / "p").mkdir(mode=0o700)
         with _registering():
-            daemon = registration.find_daemon()
+            daemon = registration.find_daemon() if engine is None else registration.Daemon(engine.pid, engine.config)
             registration.withdraw(self.docker, daemon, _left_behind(registration.read_config(daemon.config)))
             registration.apply(self.docker, daemon, {self.runtime: entry})
         self._configs = {
@@ -90,6 +101,7 @@ class Environment:
                 "nodes": {"node-0": str(self.state / "node")},
                 "files": str(pod_init.parent),
                 "runsc": str(runsc),
+                **({} if engine is None else {"runsc_root": str(engine.runtime_root)}),
             },
             "node": {
                 "node_id": "node-0",
@@ -112,6 +124,7 @@ class Environment:
                         "pool_target": 1,
                     }
                 },
+                **({} if engine is None else _on(engine)),
                 **(node or {}),
             },
             "judge": {"worker_id": "judge-0", "scheduler_endpoint": self.endpoint("scheduler")},
@@ -135,6 +148,7 @@ class Environment:
     def _start(self, name: str) -> None:
         config = self.root / f"{name}.json"
         config.write_text(json.dumps(self._configs[name]))
+        told = self.log(name).stat().st_size if self.log(name).exists() else 0
         with self.log(name).open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 [sys.executable, "-m", MODULES[name], "--config", str(config)],
@@ -146,6 +160,10 @@ class Environment:
                 env={**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY}/proto", "PYTHONWARNINGS": "ignore"},
             )
         deadline = time.monotonic() + LIVENESS_SECONDS
+        # It has no socket to ask: its log says when it can be told to end.
+        while name == "judge" and b'"judge_ready"' not in self.log(name).read_bytes()[told:]:
+            assert time.monotonic() < deadline, f"{name} is not ready:\n{self.tail(name)}"
+            time.sleep(0.02)
         for socket in ENDPOINTS.get(name, ()):
             while not _serving(self.endpoint(socket)):
                 assert self.processes[name].poll() is None, f"{name} ended:\n{self.tail(name)}"
@@ -184,10 +202,10 @@ class Environment:
 
     def stop(self) -> None:
         """End everything and assert that nothing is left."""
+        unclean = []
         for name in ("judge", "node", "trace", "scheduler", "collector"):
-            if name in self.processes:
-                code = self.kill(name, signal.SIGTERM)
-                assert code == 0, f"{name} ended with {code}:\n{self.tail(name)}"
+            if name in self.processes and (code := self.kill(name, signal.SIGTERM)) != 0:
+                unclean.append(f"{name} ended with {code}:\n{self.tail(name)}")
         if (self.root / "node.json").exists():
             subprocess.run(
                 [sys.executable, "-m", "daemon", "--config", str(self.root / "node.json"), "--purge"],
@@ -202,11 +220,13 @@ class Environment:
             "loop devices": self.loop_devices(),
             "sockets": [str(p) for p in self.root.glob("*.sock")],
         }
-        with _registering():
-            registration.withdraw(self.docker, registration.find_daemon(), [self.runtime])
+        if self._engine is None:
+            with _registering():
+                registration.withdraw(self.docker, registration.find_daemon(), [self.runtime])
         self.docker.close()
         shutil.rmtree(self.root)
         assert not any(left.values()), left
+        assert not unclean, "\n".join(unclean)
 
 
 @contextlib.contextmanager
@@ -215,6 +235,11 @@ def _registering() -> Iterator[None]:
     with Path("/tmp/gauntlet-test-registration.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def _on(engine: RunningEngine) -> dict[str, Any]:
+    """A node's settings for a private engine."""
+    return {"docker_host": engine.host, "runtime_state_dir": str(engine.runtime_root)}
 
 
 def _left_behind(config: Mapping[str, Any]) -> list[str]:

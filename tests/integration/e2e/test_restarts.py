@@ -48,12 +48,14 @@ async def test_a_killed_daemon_finds_its_running_attempts_again(fresh, tmp_path)
         ),
     ):
         await shell(one, "echo before > submissions/mark")
-        background = asyncio.create_task(shell(two, "sleep 3; echo survived > submissions/mark"))
-        await until(lambda: _processes(fresh, "sleep 3"))
+        wait = "until test -e submissions/go; do sleep 0.1; done; echo survived > submissions/mark"
+        background = asyncio.create_task(shell(two, wait))
+        await until(lambda: _processes(fresh, "until test -e"))
         held = {c.id for c in fresh.containers()}
         fresh.kill("node")
-        await asyncio.gather(background, return_exceptions=True)
         fresh.start("node")
+        await shell(two, "touch submissions/go")
+        assert await background == (0, b"")
         assert await shell(one, "cat submissions/mark") == (0, b"before\n")
         await shell(two, "while ! grep -q survived submissions/mark; do sleep 0.1; done")
         for to_end in (one, two):
