@@ -29,9 +29,14 @@ class Sessions:
             raise token.unauthenticated()
         return attempt
 
-    def running(self, context: grpc.aio.ServicerContext[Any, Any]) -> LiveAttempt:
-        """The caller's running attempt. Raises WireError UNAUTHENTICATED, AttemptEnded."""
+    async def running(self, context: grpc.aio.ServicerContext[Any, Any]) -> LiveAttempt:
+        """The caller's running attempt, whose PID 1 can be asked.
+
+        Raises WireError UNAUTHENTICATED, AttemptEnded, SandboxUnreachable.
+        """
         attempt = self.any_state(context)
+        if attempt.facts.state is State.RUNNING:
+            await attempt.reachable()
         if attempt.facts.state is not State.RUNNING:
             raise AttemptEnded(attempt.facts.attempt_id)
         return attempt

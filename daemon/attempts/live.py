@@ -6,13 +6,18 @@ Owns no decision: `claims` makes it, `ending` ends it, `limits` watches its time
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from daemon.attempts.model import AttemptEnded, AttemptFacts, SentSignal, StaleFence, State
+from daemon.attempts.model import AttemptEnded, AttemptFacts, SandboxUnreachable, SentSignal, StaleFence, State
 from daemon.pool.entry import PoolEntry
 from daemon.workspace.model import Slot
+
+# A death is told within milliseconds, an engine's restart takes seconds: the caller is then asked to come again.
+REACHED_SECONDS = 3.0
+REACHED_PAUSE_SECONDS = 0.1
 
 
 @dataclass(eq=False)
@@ -44,6 +49,23 @@ class LiveAttempt:
         if self.facts.state is not State.RUNNING or self.entry is None:
             raise AttemptEnded(self.facts.attempt_id)
         return self.entry
+
+    async def reachable(self, seconds: float = REACHED_SECONDS) -> None:
+        """Return once PID 1 can be asked, or the attempt no longer runs. Raises SandboxUnreachable.
+
+        A pipe that is gone means that the sandbox has died, whose event is on its way, or that the engine is away and
+        a new pipe is.
+        """
+        deadline = time.monotonic() + seconds
+        while self.facts.state is State.RUNNING and self.entry is not None and not self.entry.alive:
+            if time.monotonic() > deadline:
+                raise SandboxUnreachable(self.facts.attempt_id)
+            try:
+                async with asyncio.timeout(REACHED_PAUSE_SECONDS):
+                    await self.died.wait()
+            except TimeoutError:
+                continue
+            return
 
     def sent(self, name: str, reason: str, wall_ns: int) -> None:
         """Put a signal of ours into the ledger, before it is sent."""

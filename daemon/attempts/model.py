@@ -186,6 +186,14 @@ class AttemptEnded(AttemptError):
         self.attempt_id = attempt_id
 
 
+class SandboxUnreachable(AttemptError):
+    """The pipe to the sandbox's PID 1 is gone and nobody says that the sandbox is: the engine is away."""
+
+    def __init__(self, attempt_id: str) -> None:
+        super().__init__(f"the sandbox of attempt {attempt_id} cannot be reached now; try again")
+        self.attempt_id = attempt_id
+
+
 class ChallengeMissing(AttemptError):
     """The challenge's package is not on this node yet."""
 

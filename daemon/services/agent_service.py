@@ -54,7 +54,7 @@ class AgentService(pb_grpc.AgentServiceServicer):
 
     async def Exec(self, request: pb.ExecRequest, context: Context) -> AsyncIterator[pb.ExecResponse]:
         """Start a command and stream it."""
-        attempt = self._sessions.running(context)
+        attempt = await self._sessions.running(context)
         request_id = self._requests.check(attempt.facts.attempt_id, request)
         spec = _spec(request)
         stdin = None if request.stdin_stream else (request.stdin or None)
@@ -75,7 +75,7 @@ class AgentService(pb_grpc.AgentServiceServicer):
 
     async def WriteStdin(self, request: pb.WriteStdinRequest, context: Context) -> pb.WriteStdinResponse:
         """Input for a command."""
-        attempt = self._sessions.running(context)
+        attempt = await self._sessions.running(context)
         if len(request.data) > MAX_STDIN_BYTES:
             raise errors.invalid("CHUNK_TOO_LARGE", "send at most 1 MiB at a time", [("data", "too large")])
         taken = await self._execs.write_stdin(attempt, request.exec_id, request.offset, request.data, request.eof)
@@ -85,12 +85,12 @@ class AgentService(pb_grpc.AgentServiceServicer):
         """Signal a command."""
         if not 1 <= request.signal <= 64:
             raise errors.invalid("SIGNAL_INVALID", "signal numbers are 1 to 64", [("signal", "out of range")])
-        await self._execs.signal(self._sessions.running(context), request.exec_id, request.signal)
+        await self._execs.signal(await self._sessions.running(context), request.exec_id, request.signal)
         return pb.SignalExecResponse()
 
     async def ReadFile(self, request: pb.ReadFileRequest, context: Context) -> AsyncIterator[pb.ReadFileResponse]:
         """A file's bytes, then its digest."""
-        attempt = self._sessions.running(context)
+        attempt = await self._sessions.running(context)
         _path(request.path)
         if request.offset < 0 or request.length < 0:
             raise errors.invalid("RANGE_INVALID", "offset and length must not be negative")
@@ -104,7 +104,7 @@ class AgentService(pb_grpc.AgentServiceServicer):
         self, request_iterator: AsyncIterator[pb.WriteFileRequest], context: Context
     ) -> pb.WriteFileResponse:
         """A file, whole or not at all."""
-        attempt = self._sessions.running(context)
+        attempt = await self._sessions.running(context)
         head = await anext(request_iterator, None)
         if head is None:
             raise errors.invalid("REQUEST_MISSING", "the first message names the file")
@@ -130,7 +130,7 @@ class AgentService(pb_grpc.AgentServiceServicer):
 
     async def ListDirectory(self, request: pb.ListDirectoryRequest, context: Context) -> pb.ListDirectoryResponse:
         """A directory."""
-        attempt = self._sessions.running(context)
+        attempt = await self._sessions.running(context)
         entries, truncated = await self._files.list(attempt, _path(request.path), LIST_LIMIT)
         return pb.ListDirectoryResponse(
             entries=[_info(_bytes(entry.name), entry.stat) for entry in entries], truncated=truncated
@@ -138,19 +138,19 @@ class AgentService(pb_grpc.AgentServiceServicer):
 
     async def StatFile(self, request: pb.StatFileRequest, context: Context) -> pb.StatFileResponse:
         """A path."""
-        found = await self._files.stat(self._sessions.running(context), _path(request.path))
+        found = await self._files.stat(await self._sessions.running(context), _path(request.path))
         return pb.StatFileResponse(info=_info(request.path.encode(), found))
 
     async def MakeDirectory(self, request: pb.MakeDirectoryRequest, context: Context) -> pb.MakeDirectoryResponse:
         """A new directory."""
-        attempt = self._sessions.running(context)
+        attempt = await self._sessions.running(context)
         self._requests.check(attempt.facts.attempt_id, request)
         await self._files.make_directory(attempt, _path(request.path), request.parents)
         return pb.MakeDirectoryResponse()
 
     async def RemoveFile(self, request: pb.RemoveFileRequest, context: Context) -> pb.RemoveFileResponse:
         """One thing less."""
-        attempt = self._sessions.running(context)
+        attempt = await self._sessions.running(context)
         self._requests.check(attempt.facts.attempt_id, request)
         await self._files.remove(attempt, _path(request.path), request.recursive)
         return pb.RemoveFileResponse()

@@ -11,6 +11,7 @@ from daemon.attempts.model import (
     ClaimRefused,
     NetworkUnenforceable,
     ResourcesRefused,
+    SandboxUnreachable,
     StaleFence,
     UnknownAttempt,
     UnknownStack,
@@ -57,6 +58,8 @@ def translate(error: Exception) -> WireError | None:
             return errors.precondition("STALE_FENCE", str(error), "LEASE")
         case AttemptEnded():
             return errors.precondition("ATTEMPT_ENDED", str(error), error.attempt_id)
+        case SandboxUnreachable():
+            return errors.unavailable("SANDBOX_UNREACHABLE", str(error))
         case ChallengeMissing():
             return errors.precondition("CHALLENGE_MISSING", str(error), error.digest)
         case ClaimRefused():
