@@ -19,6 +19,7 @@ from gauntlet.daemon.v1 import agent_service_pb2_grpc, daemon_service_pb2_grpc, 
 from daemon.agent.execs import AgentExecs
 from daemon.agent.files import AgentFiles
 from daemon.agent.sessions import Sessions
+from daemon.attempts.calm import Calm
 from daemon.attempts.claims import Claimer
 from daemon.attempts.clock import HostClock
 from daemon.attempts.context import NodeContext
@@ -149,7 +150,11 @@ class Node:
         factory = SandboxFactory(self._runtime, workspace, SystemClock(), settings, confirm=confirm)
         cpus = (os.cpu_count() or 1) * 1_000
 
+        calm = Calm()
+
         def may_create() -> bool:
+            if calm.now:
+                return False
             limits = [a.facts.limits for a in node.registry if not a.facts.ended]
             return sum(limit.cpu_millis for limit in limits if limit is not None) < cpus * CPU_OVERCOMMIT
 
@@ -171,7 +176,9 @@ class Node:
             fswatch=FilesystemWatch(
                 telemetry, workspace, config.state_dir, config.instance, mechanism=config.filesystem_watch
             ),
+            calm=calm,
         )
+        calm.resume = node.pools.reconcile
         return node
 
     async def _stack(self, name: str, profile: str) -> Stack:

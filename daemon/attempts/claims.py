@@ -75,6 +75,7 @@ class Claimer:
             raise ChallengeMissing(spec.challenge_digest)
 
     async def _start(self, attempt: LiveAttempt, template: Template) -> LiveAttempt:
+        self._node.calm.hold()
         try:
             await self._acquire(attempt, template)
             await self._start_database(attempt)
@@ -96,6 +97,7 @@ class Claimer:
             raise
         finally:
             attempt.lock.release()
+        self._node.calm.hold()  # for the agent's first command
         self._on_running(attempt)
         attempt.spawn(self._rename(attempt), "rename")
         return attempt
@@ -152,6 +154,7 @@ class Claimer:
 
     async def _rename(self, attempt: LiveAttempt) -> None:
         """Labels cannot change, so the container's name says whose it is. Nothing depends on it."""
+        await self._node.calm.over()
         name = f"gauntlet-{attempt.facts.spec.challenge_id}-{attempt.facts.attempt_id}"
         rename: Awaitable[None] = self._node.runtime.rename(attempt.facts.container_id, name)
         try:

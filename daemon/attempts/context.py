@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from daemon.attempts.calm import Calm
 from daemon.attempts.clock import AttemptClock
 from daemon.attempts.journal import Journal
 from daemon.attempts.live import LiveAttempt
@@ -51,6 +52,7 @@ class NodeContext:
     tracing: Tracing = field(default_factory=NoTracing)
     registry: Registry = field(default_factory=Registry)
     background: set[asyncio.Task[Any]] = field(default_factory=set)
+    calm: Calm = field(default_factory=Calm)
 
     def held(self) -> int:
         """Attempts that have a sandbox or are getting one."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from daemon.attempts.calm import Calm
 from daemon.attempts.claims import Claimer
 from daemon.attempts.journal import Journal
 from daemon.attempts.model import ChallengeMissing, ClaimRefused, ClaimSpec, State
@@ -84,6 +85,7 @@ def node(tmp_path):
                 **dict.fromkeys(("pools", "workspace", "telemetry", "fswatch", "tracing", "runtime"), ports),
                 stacks=Stacks({"python311": Stack(TEMPLATE, LIMITS, 1)}),
                 registry=Registry(),
+                calm=Calm(),
                 journal=Journal(tmp_path / "j.db"),
                 capacity=2,
                 memory_budget_bytes=600 * MIB,
