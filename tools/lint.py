@@ -14,7 +14,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 ROOMS = ("cli", "daemon", "formats", "images", "infra", "judges", "network", "records", "scheduler", "scripts")
 MORE_TYPED = ("seccomp", "wire", "tools/gen_proto.py", "tools/lint.py", "tools/pulumi_language_host.py")
-VETTED_GO = ("images/supervisor", "tools/netprobe")
+VETTED_GO = ("images/supervisor", "tools/netprobe", "tests/escape")
 """Go code of the product. Other tools under `tools/` are only formatted: vetting them compiles all of Cilium."""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from daemon.runtime.types import Resources
+from formats.sizes import show_size
 
 
 class State(enum.Enum):
@@ -229,9 +230,28 @@ class NetworkUnenforceable(AttemptError):
         self.digest = digest
 
 
+# A limit's key in a challenge's description.
+RESOURCE_KEYS = {
+    "memory_bytes": "memory",
+    "cpu_millis": "cpus",
+    "disk_bytes": "disk",
+    "pids": "pids",
+    "tmp_bytes": "tmp",
+}
+
+
 class ResourcesRefused(AttemptError):
     """A challenge asks for more than the node's policy allows."""
 
     def __init__(self, name: str, wanted: int, allowed: int) -> None:
-        super().__init__(f"resources.{name}: {wanted} is above this node's limit of {allowed}")
+        super().__init__(
+            f"challenge.yaml: resources.{RESOURCE_KEYS[name]}: {_amount(name, wanted)} is above this node's limit"
+            f" of {_amount(name, allowed)}; ask for less"
+        )
         self.name, self.wanted, self.allowed = name, wanted, allowed
+
+
+def _amount(name: str, value: int) -> str:
+    if name.endswith("_bytes"):
+        return show_size(value)
+    return f"{value / 1_000:g}" if name == "cpu_millis" else str(value)

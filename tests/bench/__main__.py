@@ -31,6 +31,7 @@ BENCHES = {
     "claims": "warm claims, the first exec after them, cold claims beside docker create + start",
     "execs": "an exec beside docker exec in the same sandbox",
     "pressure": "a supervisor's ping under a busy agent, a neighbour's exec under a fork bomb",
+    "shares": "a busy loop at one CPU and at half of one",
     "telemetry": "events a second from source to store, and their lag",
     "assignments": "the scheduler's assignments a second on SQLite and PostgreSQL",
     "memory": "the daemon's memory with 16 sandboxes and over many",

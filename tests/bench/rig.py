@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import docker
@@ -22,7 +23,7 @@ from daemon.pool.sandboxes import SandboxFactory, SandboxSettings
 from daemon.pool.template import Template, profile_digest
 from daemon.runtime.docker import DockerRuntime
 from daemon.runtime.types import Resources
-from daemon.supervisor.types import ExecResult, ExecSpec
+from daemon.supervisor.types import ExecResult, ExecSpec, Output
 from daemon.workspace.manager import WorkspaceConfig, WorkspaceManager
 from formats.package import pack
 from images.build import ensure_image
@@ -43,9 +44,10 @@ class Rig:
         self._digest = digest
         self._made: list[PoolEntry] = []
 
-    async def sandbox(self) -> PoolEntry:
-        """A sandbox with a challenge in it."""
-        entry = await self._factory.create(self._template)
+    async def sandbox(self, **limits: int) -> PoolEntry:
+        """A sandbox with a challenge in it; `limits` are resources that differ from the usual ones."""
+        template = replace(self._template, resources=replace(self._template.resources, **limits))
+        entry = await self._factory.create(template)
         self._made.append(entry)
         entry.slot = await self._workspace.assign(entry.slot, self._digest)
         await entry.link.assign({})
@@ -107,3 +109,12 @@ async def execute(entry: PoolEntry, *argv: str) -> ExecResult:
     """Run a command to its end over the link alone."""
     handle = await entry.link.exec(ExecSpec(argv=argv), exec_id=f"exe_{secrets.token_hex(8)}")
     return await handle.wait()
+
+
+async def answer(entry: PoolEntry, *argv: str) -> str:
+    """Run a command to its end over the link alone; what it printed. Raises RuntimeError when it fails."""
+    handle = await entry.link.exec(ExecSpec(argv=argv), exec_id=f"exe_{secrets.token_hex(8)}")
+    said = b"".join([event.data async for event in handle.events() if isinstance(event, Output)])
+    if (result := await handle.wait()).exit_code != 0:
+        raise RuntimeError(f"{argv[0]} ended with {result.exit_code}: {said.decode(errors='replace')}")
+    return said.decode()

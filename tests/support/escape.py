@@ -15,9 +15,8 @@ from typing import Any
 from cli import sandbox
 from cli.clients import Agent
 from tests.support.environment import REPOSITORY
-from tests.support.gobuild import GoProgram, built
+from tests.support.gobuild import ESCAPE, built
 
-ESCAPE = GoProgram("escape", "tests/escape")
 INSIDE = "submissions/code/escape"
 BUILD = REPOSITORY / "build"
 CORPUS_SECONDS = 240.0

@@ -62,7 +62,8 @@ KUBE_APISERVER = GoProgram(
 )
 ETCD = GoProgram("etcd", "tools/apiserver/etcd", "go.etcd.io/etcd/server/v3")
 NETPROBE = GoProgram("netprobe", "tools/netprobe")
-ALL = (CILIUM_VERDICT, ETCD, KUBE_APISERVER, NETPROBE)
+ESCAPE = GoProgram("escape", "tests/escape")
+ALL = (CILIUM_VERDICT, ETCD, KUBE_APISERVER, NETPROBE, ESCAPE)
 
 
 def built(program: GoProgram) -> Path:

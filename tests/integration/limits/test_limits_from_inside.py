@@ -129,6 +129,8 @@ async def test_a_fork_bomb_harms_its_own_attempt_only(environment, tmp_path):
             ("CRASHED", "AGENT"),
             ("OOM_KILLED", "AGENT"),
         }
+        if record["outcome"] == "TIMED_OUT":  # it went on long enough to be counted
+            assert record["flags"] == ["PIDS_EXHAUSTED"], record["sandbox"]
         assert (await shell(neighbour, "echo still served")).output == "still served\n"
         await sandbox.submit(neighbour)
         assert (await ended(to, second))["outcome"] == "SUBMITTED"
