@@ -100,7 +100,7 @@ func procProbes() []Probe {
 		try("proc", "make_cgroup", "a cgroup of one's own", func() error { return syscall.Mkdir("/sys/fs/cgroup/memory/mine", 0o755) }, refused...),
 		harmless(try("proc", "oom_score_lower", "be the last that memory pressure kills", func() error {
 			return writeFile("/proc/self/oom_score_adj", "-1000")
-		}, "EACCES", "EPERM"), "the sentry notes the number; the host kills the sandbox as one process"),
+		}, "EACCES", "EPERM"), "the sentry notes the number; memory ends the whole sandbox, whoever the kernel took"),
 		try("proc", "uid_map_root", "become root in a user namespace", func() error {
 			return writeFile("/proc/self/uid_map", "0 0 1")
 		}, refused...),
