@@ -9,8 +9,10 @@ import typer
 from cli import views
 from cli.options import Json
 from cli.running import answers, print_json
+from formats.record import Flag, Outcome
 from scheduler.classification import classify
-from scheduler.classification_table import IMPACT, ROWS, Row
+from scheduler.classification_table import ROWS, Row
+from scheduler.scores import scoring_impact
 
 app = typer.Typer(no_args_is_help=True, help="How the end of an attempt is classified.")
 COLUMNS = ["ending", "cause", "seen", "outcome", "fault", "flags", "reason"]
@@ -33,8 +35,18 @@ def table(as_json: Json = False) -> None:
     for row in text:
         row["flags"] = " ".join(row["flags"])
     answers.print(views.table(f"Endings ({len(rows)})", text, COLUMNS))
-    impact = [{"outcome": outcome.value, "scores": words} for outcome, words in IMPACT.items()]
-    answers.print(views.table("What each outcome means for the scores", impact, ["outcome", "scores"]))
+    impact = [{"ending": name, "scores": _in_words(words)} for name, words in _impacts()]
+    answers.print(views.table("What it means for the scores", impact, ["ending", "scores"]))
+
+
+def _impacts() -> list[tuple[str, dict[str, int | str]]]:
+    """Of each outcome by itself, and of each flag beside a submission."""
+    outcomes = [(outcome.value, scoring_impact(outcome, ())) for outcome in Outcome]
+    return outcomes + [(flag.value, scoring_impact(Outcome.SUBMITTED, (flag,))) for flag in Flag]
+
+
+def _in_words(impact: dict[str, int | str]) -> str:
+    return "; ".join(f"{dimension}: {words}" for dimension, words in impact.items()) or "none"
 
 
 def _shown(row: Row) -> dict[str, Any]:
@@ -48,7 +60,7 @@ def _shown(row: Row) -> dict[str, Any]:
         "flags": [flag.value for flag in verdict.flags],
         "reason": verdict.reason,
         "agent_feedback": verdict.agent_feedback,
-        "scoring_impact": IMPACT[verdict.outcome],
+        "scoring_impact": scoring_impact(verdict.outcome, verdict.flags),
     }
 
 

@@ -29,15 +29,6 @@ KILL_RELEASE = Signal(name="SIGKILL", reason="release")
 TERM_RELEASE = Signal(name="SIGTERM", reason="release")
 KILL_OOM = Signal(name="SIGKILL", reason="oom")
 NONE, AGENT, PLATFORMS, NOBODY_KNOWS = Fault.NONE, Fault.AGENT, Fault.PLATFORM, Fault.UNKNOWN
-IMPACT = {
-    Outcome.SUBMITTED: "scored on everything",
-    Outcome.CRASHED: "stability 0; everything else scored on what is there",
-    Outcome.OOM_KILLED: "stability 0, resource efficiency 0; everything else scored on files known to be whole",
-    Outcome.TIMED_OUT: "time management penalised; everything else fully scored on what is there",
-    Outcome.CANCELLED: "not scored",
-    Outcome.VOIDED: "not scored; every counter given back, the attempt may be run again",
-}
-"""What each outcome means for the scores, as the specification's section on failures has it."""
 
 
 @dataclass(frozen=True)

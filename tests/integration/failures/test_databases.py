@@ -58,5 +58,6 @@ async def test_without_it_the_attempt_goes_on_flagged_and_only_its_tests_fail(en
         await sandbox.submit(agent)
         record = await ended(to, attempt_id, seconds=240)
     assert (record["outcome"], record["fault"], record["flags"]) == ("SUBMITTED", "NONE", ["DATABASE_UNAVAILABLE"])
+    assert record["scoring_impact"]["objective"] == "database-dependent tests fail"
     assert record["scores"]["objective"] == 30  # the visible suite's share; the hidden one asks the database
     assert "redis-server: not found" in environment.log("node").read_text()

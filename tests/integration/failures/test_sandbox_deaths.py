@@ -33,6 +33,7 @@ async def test_a_sentry_that_panics_is_a_crash_of_unknown_fault_and_what_is_ther
     assert record["agent_feedback"] is None
     assert record["scores"]["objective"] == 100
     assert record["workspace"]["modified"] == 1
+    assert record["scoring_impact"]["stability"] == 0
 
 
 @pytest.mark.parametrize("role", ["sandbox", "gofer"])
@@ -43,6 +44,7 @@ async def test_a_part_that_is_killed_from_outside_voids_the_attempt(environment,
         record = await ended(to, attempt_id)
     assert told(record) == ("VOIDED", "PLATFORM", "voided", [])
     assert (record["scores"], record["judges"], record["agent_feedback"]) == ({}, {}, None)
+    assert record["scoring_impact"] == {}
 
 
 async def test_out_of_memory_keeps_what_was_written_and_names_the_limit(environment, tmp_path):
@@ -54,6 +56,7 @@ async def test_out_of_memory_keeps_what_was_written_and_names_the_limit(environm
     assert record["sandbox"]["oom_kills"] >= 1
     assert record["agent_feedback"] == "Your submission exceeded the 256MB memory limit."
     assert record["scores"]["objective"] == 100
+    assert (record["scoring_impact"]["stability"], record["scoring_impact"]["resource_efficiency"]) == (0, 0)
 
 
 async def test_an_agent_that_kills_all_it_can_reach_ends_nothing(environment, tmp_path):

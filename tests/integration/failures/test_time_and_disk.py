@@ -40,6 +40,7 @@ async def test_softly_what_is_written_and_called_in_the_grace_period_counts(envi
     assert record["sandbox"]["exit_code"] == 0
     assert record["agent_feedback"] == FEEDBACK
     assert "objective" in record["scores"]
+    assert record["scoring_impact"]["time_management"] == "penalized"
     assert changed(environment, attempt_id) == {f"submissions/{name}" for name in ("early", "late", "after")}
 
 
@@ -74,3 +75,4 @@ async def test_a_disk_that_stays_full_runs_into_the_time_limit_and_is_judged(env
     assert (record["outcome"], record["fault"], record["flags"]) == ("TIMED_OUT", "AGENT", ["DISK_FULL"])
     assert record["agent_feedback"] == FEEDBACK
     assert "objective" in record["scores"]
+    assert record["scoring_impact"]["resource_efficiency"] == "penalized"
