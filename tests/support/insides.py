@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -63,13 +64,10 @@ async def attempt(
             raise
 
 
-def container_of(environment: Environment, attempt_id: str) -> Any:
-    """The container of a running attempt."""
-    for container in environment.containers():
-        if container.name.endswith(attempt_id):
-            container.reload()
-            return container
-    raise AssertionError(f"no container is named after {attempt_id}: {[c.name for c in environment.containers()]}")
+async def container_of(environment: Environment, to: Services, attempt_id: str) -> Any:
+    """The container of a running attempt: by its id, since it is named after its attempt only after a while."""
+    answer = await client.call(to.scheduler.GetAttempt, pb.GetAttemptRequest(attempt_id=attempt_id))
+    return environment.docker.containers.get(json.loads(answer.attempt.record_json)["sandbox"]["container_id"])
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from tests.support import escape
 from tests.support.attempts import ended, running
 from tests.support.challenge_files import make_challenge
 from tests.support.environment import gauntlet
+from tests.support.insides import container_of
 from wire import client, request_ids
 
 pytestmark = pytest.mark.docker
@@ -72,7 +73,7 @@ async def test_two_sandboxes_cannot_signal_each_other_through_the_shared_tools(e
 async def test_what_the_host_executes_in_a_sandbox_is_filtered_alike(environment, tmp_path):
     async with running(environment, make_challenge(tmp_path / "c")) as (to, attempt_id, agent):
         await escape.put(agent)
-        container = next(c for c in environment.containers() if c.name.endswith(attempt_id))
+        container = await container_of(environment, to, attempt_id)
         for name in ("tracing.ptrace_traceme.64", "namespaces.unshare_user.64", "time.settimeofday.64"):
             code, text = container.exec_run([f"/workspace/{escape.INSIDE}", name], user="1000:1000")
             assert code == 0, text

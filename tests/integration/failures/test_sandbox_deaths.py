@@ -23,7 +23,7 @@ def told(record) -> tuple[str, str, str, list[str]]:
 async def test_a_sentry_that_panics_is_a_crash_of_unknown_fault_and_what_is_there_is_judged(environment, tmp_path):
     async with attempt(environment, make_challenge(tmp_path / "c")) as (to, attempt_id, agent):
         await sandbox.write_file(agent, "challenge/src/answer.py", FIX)
-        container = container_of(environment, attempt_id)
+        container = await container_of(environment, to, attempt_id)
         # Go's runtime answers SIGABRT as it does a panic of its own: every stack into the panic log, exit code 2.
         os.kill(host_process(container, "sandbox"), signal.SIGABRT)
         record = await ended(to, attempt_id)
@@ -40,7 +40,7 @@ async def test_a_sentry_that_panics_is_a_crash_of_unknown_fault_and_what_is_ther
 async def test_a_part_that_is_killed_from_outside_voids_the_attempt(environment, tmp_path, role):
     async with attempt(environment, make_challenge(tmp_path / "c")) as (to, attempt_id, agent):
         await sandbox.write_file(agent, "challenge/src/answer.py", FIX)
-        os.kill(host_process(container_of(environment, attempt_id), role), signal.SIGKILL)
+        os.kill(host_process(await container_of(environment, to, attempt_id), role), signal.SIGKILL)
         record = await ended(to, attempt_id)
     assert told(record) == ("VOIDED", "PLATFORM", "voided", [])
     assert (record["scores"], record["judges"], record["agent_feedback"]) == ({}, {}, None)

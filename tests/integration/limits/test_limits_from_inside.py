@@ -73,7 +73,7 @@ async def test_memory_takes_the_whole_sandbox_and_nobody_elses(environment, tmp_
         working = asyncio.create_task(
             shell(neighbour, "while ! test -e submissions/stop; do sleep 0.1; done; echo went on")
         )
-        assert container_of(environment, first).attrs["HostConfig"]["Memory"] == MEMORY
+        assert (await container_of(environment, to, first)).attrs["HostConfig"]["Memory"] == MEMORY
         died = await python(hog, HOG)
         assert died.exit_code is None
         record = await ended(to, first)
@@ -90,7 +90,7 @@ async def test_memory_takes_the_whole_sandbox_and_nobody_elses(environment, tmp_
 
 async def test_the_cpu_quota_is_set_and_holds_back(environment, tmp_path):
     async with attempt(environment, make_challenge(tmp_path / "c")) as (to, attempt_id, agent):
-        container = container_of(environment, attempt_id)
+        container = await container_of(environment, to, attempt_id)
         before = cpu_budget(container)
         assert before.quota_us / before.period_us == 0.5
         spinning = asyncio.create_task(shell(agent, "timeout 20 sh -c 'while :; do :; done'"))
@@ -167,7 +167,7 @@ async def test_tmp_has_its_size_and_runs_nothing_and_the_root_is_read_only_for_r
         assert "No space left" in filled.output
         assert int(filled.output.split()[-1]) <= TMP
         assert (await shell(agent, "rm /tmp/f; cp /bin/true /tmp/t && chmod 755 /tmp/t && /tmp/t")).exit_code == 126
-        container = container_of(environment, attempt_id)
+        container = await container_of(environment, to, attempt_id)
         code, words = container.exec_run(["sh", "-c", "touch /x /usr/x /etc/x"], user="0:0")
         assert code != 0
         assert words.decode().count("Read-only file system") == 3, words
@@ -178,7 +178,7 @@ async def test_tmp_has_its_size_and_runs_nothing_and_the_root_is_read_only_for_r
 
 async def test_a_stop_from_outside_ends_the_sandbox_in_order_within_its_stop_timeout(environment, tmp_path):
     async with attempt(environment, make_challenge(tmp_path / "c")) as (to, attempt_id, agent):
-        container = container_of(environment, attempt_id)
+        container = await container_of(environment, to, attempt_id)
         assert container.attrs["Config"]["StopTimeout"] == 30
         holding = asyncio.create_task(shell(agent, "trap '' TERM; sleep 100"))
         await until(lambda: b"sleep 100" in container.exec_run(["ps", "-eo", "args"], user="1000").output)
