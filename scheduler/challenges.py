@@ -8,6 +8,7 @@ after it was checked, its row after the file, so that a kill leaves nothing half
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -187,10 +188,16 @@ def _publish(package: Path, final: Path) -> None:
 
 
 def _remove(directory: Path) -> None:
-    """Remove a tree, directories included whose mode shuts out their owner."""
+    """Remove a tree, directories included whose mode shuts out their owner; what somebody else removes is gone too."""
     for root, names, _ in os.walk(directory):
         for name in names:
             path = Path(root, name)
             if not path.is_symlink():
-                path.chmod(0o700)
-    shutil.rmtree(directory)
+                with contextlib.suppress(FileNotFoundError):
+                    path.chmod(0o700)
+    shutil.rmtree(directory, onerror=_unless_gone)
+
+
+def _unless_gone(function: object, path: str, error: tuple[type[BaseException], BaseException, object]) -> None:
+    if not isinstance(error[1], FileNotFoundError):
+        raise error[1]
