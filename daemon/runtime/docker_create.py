@@ -20,8 +20,8 @@ import docker.errors
 
 from daemon.runtime.docker_attach import attach_socket
 from daemon.runtime.docker_config import container_body
-from daemon.runtime.docker_engine import ENGINE_ERRORS, reach, translate
-from daemon.runtime.errors import CreateFailed, ImageMissing, NoSuchSandbox, RuntimeUnavailable
+from daemon.runtime.docker_engine import ENGINE_ERRORS, translate
+from daemon.runtime.errors import CreateFailed, ImageMissing, NoSuchSandbox
 from daemon.runtime.types import SandboxSpec
 
 ATTACH_SECONDS = 30.0
@@ -99,7 +99,7 @@ def create_attached(
             attached.sock.close()
             raise
     except BaseException as error:
-        _remove(client, socket_path, container_id, spec.name, ends)
+        _remove(client, container_id, spec.name, ends)
         if isinstance(error, docker.errors.APIError):
             raise _refusal(error, spec) from error
         raise
@@ -126,12 +126,11 @@ def _refusal(error: docker.errors.APIError, spec: SandboxSpec) -> Exception:
     return fault
 
 
-def _remove(client: docker.APIClient, socket_path: str, container_id: str, name: str, ends: Ends) -> None:
+def _remove(client: docker.APIClient, container_id: str, name: str, ends: Ends) -> None:
     try:
-        reach(socket_path)
         with suppress(docker.errors.NotFound):
             client.remove_container(container_id, force=True, v=True)
-    except (*ENGINE_ERRORS, RuntimeUnavailable):  # the container may still be there; the first error is the one to tell
+    except ENGINE_ERRORS:  # the container may still be there; the first error is the one to tell
         ends.late(name)
     else:
         ends.tidy(client, container_id)

@@ -7,7 +7,6 @@ mapping of the SDK's errors to the port's. Leaves out every meaning: that is the
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +17,7 @@ import docker.errors
 import requests.exceptions
 import urllib3.exceptions
 
+from daemon.runtime.docker_client import open_client
 from daemon.runtime.errors import (
     CreateFailed,
     ImageMissing,
@@ -60,12 +60,7 @@ class Engine:
         """The shared client, negotiated with the engine. Blocking; call it in a thread of ours."""
         with self._lock:
             if self._client is None:
-                self._client = docker.APIClient(
-                    base_url=f"unix://{self._socket_path}",
-                    version="auto",
-                    timeout=int(HTTP_SECONDS),
-                    max_pool_size=self._pool_size,
-                )
+                self._client = open_client(self._socket_path, seconds=HTTP_SECONDS, pool_size=self._pool_size)
             return self._client
 
     def forget(self) -> None:
@@ -105,7 +100,6 @@ class Engine:
 
     def _run(self, work: Callable[[docker.APIClient], T]) -> T:
         try:
-            reach(self._socket_path)
             return work(self.client())
         except RuntimeUnavailable:
             self.forget()
@@ -133,15 +127,6 @@ class Engine:
             return  # a hung engine: its threads end with the process
         finally:
             self.forget()
-
-
-def reach(socket_path: str) -> None:
-    """Raise RuntimeUnavailable when nobody listens: the SDK leaks a descriptor for each connection that is refused."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(socket_path)
-        except OSError as error:
-            raise RuntimeUnavailable(f"the Docker engine does not answer at {socket_path}: {error}") from error
 
 
 def _give(done: Future[T], discard: Callable[[T], None]) -> None:

@@ -12,6 +12,7 @@ import docker
 import psutil
 import pytest
 
+from infra.local.processes import start_time
 from infra.local.runtime_registration import read_config
 from tests.support.attempts import run_script
 from tests.support.environment import REPOSITORY, gauntlet
@@ -154,7 +155,8 @@ def test_destroy_leaves_nothing(stack):
     assert all(psutil.pid_exists(pid) for pid in pids)
     assert list(run.glob("*.sock"))
     stack.destroy()
-    assert [pid for pid in pids if psutil.pid_exists(pid)] == []
+    # A zombie has ended; whoever adopted it reaps it when it likes.
+    assert [pid for pid in pids if start_time(pid) is not None] == []
     assert not run.exists()
     client = docker.from_env()
     try:

@@ -123,9 +123,12 @@ class Cluster:
         return f"postgresql+psycopg://{user}@/{database}?host={self._root}"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def postgres_cluster() -> Iterator[Cluster]:
-    """One cluster a test session; conftest files of those who need it import this fixture."""
+    """One cluster a module of tests; conftest files of those who need it import this fixture.
+
+    Not one a session: it would live on while the session's last test looks for what is left.
+    """
     cluster = Cluster()
     try:
         cluster.initialise()
