@@ -45,6 +45,8 @@ class Keeper:
 
     def run(self) -> int:
         """Keep until told to stop."""
+        if self._spec["cgroup_procs"]:  # before the first child, which inherits the group and its CPU shares
+            Path(self._spec["cgroup_procs"]).write_text("0")
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         delay = FIRST_DELAY

@@ -12,6 +12,7 @@ import docker
 import psutil
 import pytest
 
+from infra.local import shares
 from infra.local.processes import start_time
 from infra.local.runtime_registration import read_config
 from tests.support.attempts import run_script
@@ -104,6 +105,18 @@ def test_services_are_detached_and_only_the_daemon_and_the_trace_sink_are_root(s
         assert not [c for c in child.net_connections("inet") if c.status == "LISTEN"]
 
 
+def test_services_outweigh_all_sandboxes_together(stack):
+    where = shares.group(stack.instance)
+    assert where is not None
+    members = {int(pid) for pid in (where / "cgroup.procs").read_text().split()}
+    for name, state in stack.services().items():
+        assert {int(state["pid"]), stack.child(name)} <= members, name
+    weight = next(path for name in ("cpu.shares", "cpu.weight") if (path := where / name).exists())
+    all_containers = where.parent / "docker" / weight.name  # absent where systemd places them, each by itself
+    default = 1024 if weight.name == "cpu.shares" else 100
+    assert int(weight.read_text()) >= 8 * (int(all_containers.read_text()) if all_containers.exists() else default)
+
+
 def test_a_service_that_dies_is_restarted_by_its_keeper(stack):
     pid = stack.child("scheduler")
     os.kill(pid, signal.SIGKILL)
@@ -158,6 +171,9 @@ def test_destroy_leaves_nothing(stack):
     # A zombie has ended; whoever adopted it reaps it when it likes.
     assert [pid for pid in pids if start_time(pid) is not None] == []
     assert not run.exists()
+    group = shares.group(stack.instance)
+    assert group is not None
+    assert not group.exists()
     client = docker.from_env()
     try:
         labels = {"label": f"gauntlet.instance={stack.instance}-0"}

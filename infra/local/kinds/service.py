@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from infra.local import processes
+from infra.local import processes, shares
 from infra.local.kinds.base import ALIVE, Kind, ResourceFailed, State
 from infra.local.places import Places
 
@@ -82,6 +82,7 @@ class Service(Kind):
         for endpoint in state["endpoints"]:
             Path(endpoint.removeprefix("unix://")).unlink(missing_ok=True)
         shutil.rmtree(_directory(state), ignore_errors=True)
+        shares.remove(str(state["instance"]))
 
     def _end(self, state: Mapping[str, Any]) -> None:
         if not processes.end(int(state["pid"]), state["started"], STOP_SECONDS):
@@ -110,6 +111,7 @@ def _write_files(inputs: Mapping[str, Any], directory: Path) -> None:
         "environment": _environment(inputs),
         "user": inputs["user"],
         "cwd": "/",
+        "cgroup_procs": _joined_by(str(inputs["instance"])),
     }
     for name, text in (("config.json", inputs["config"]), ("spec.json", json.dumps(spec))):
         path = directory / name
@@ -117,6 +119,15 @@ def _write_files(inputs: Mapping[str, Any], directory: Path) -> None:
         os.chown(path, 0, gid)
         path.chmod(0o640)
     (directory / "status.json").unlink(missing_ok=True)
+
+
+def _joined_by(instance: str) -> str:
+    try:
+        return shares.ensure(instance)
+    except OSError as error:
+        raise ResourceFailed(
+            f"the services' CPU shares cannot be set ({error}): make {shares.CGROUP_ROOT} writable for root"
+        ) from error
 
 
 def _await_health(inputs: Mapping[str, Any], directory: Path, keeper: subprocess.Popen[bytes]) -> str:
