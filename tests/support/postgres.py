@@ -93,6 +93,12 @@ class Cluster:
                     raise RuntimeError(f"PostgreSQL did not start: {self._log.read_text()[-2000:]}") from None
                 time.sleep(0.05)
 
+    @property
+    def pid(self) -> int:
+        """The running postmaster's."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """kill -9 of the postmaster; its children follow by themselves."""
         self._end(signal.SIGKILL)
