@@ -13,7 +13,7 @@ from typing import Any
 from network.evaluate.document import Document, Service, read_document
 from network.evaluate.flows import Governed, govern
 from network.evaluate.identities import Identity, address, entity, pod
-from network.evaluate.matrix import evaluate
+from network.evaluate.matrix import DNS, RESOLVER_ADDRESS, RESOLVER_APPS, RESOLVER_NAMESPACE, evaluate
 from network.evaluate.rules import Direction, Named
 from network.evaluate.traffic import Traffic, traffic
 
@@ -85,7 +85,18 @@ def _exposures(document: Document, service: Service) -> Iterator[str]:
         # The node's own processes are let in by the engine itself, for the kubelet's probes.
         if not identity.is_host and ingress.permitted(identity) - _ssh(identity):
             yield f"{text} can connect to it"
+    yield from _node_resolver(document, egress)
     yield from _unlearnable(egress)
+
+
+def _node_resolver(document: Document, egress: Governed) -> Iterator[str]:
+    """The resolver on the node is for names alone, and only for who may ask the cluster's resolvers too."""
+    permitted = egress.permitted(address(RESOLVER_ADDRESS))
+    if permitted - DNS:
+        yield "it can connect to the node's resolver beside port 53"
+    cluster_dns = pod(RESOLVER_NAMESPACE, {"k8s-app": RESOLVER_APPS[0]}, cluster=document.cluster)
+    if permitted & DNS and not egress.permitted(cluster_dns) & DNS:
+        yield "it can ask the node's resolver and no other"
 
 
 def _ssh(identity: Identity) -> Traffic:

@@ -19,14 +19,14 @@ from network.evaluate.outside import ROOTS, Piece, inside, pieces
 from network.evaluate.rules import Block, Direction, Named, Rule
 from network.evaluate.traffic import NOTHING, PORT_PROTOCOLS, Traffic, traffic, union
 
-__all__ = ["evaluate"]
+__all__ = ["DNS", "RESOLVER_ADDRESS", "RESOLVER_APPS", "RESOLVER_NAMESPACE", "evaluate"]
 
 #: Where a cluster's resolvers are: pods by their labels, and the node's own resolver by its address.
 RESOLVER_NAMESPACE = "kube-system"
 RESOLVER_APPS = ("kube-dns", "node-local-dns")
 RESOLVER_ADDRESS = "169.254.20.10"
 CLUSTER_DOMAIN = ".cluster.local"
-_DNS = traffic("UDP", 53, 53) | traffic("TCP", 53, 53)
+DNS = traffic("UDP", 53, 53) | traffic("TCP", 53, 53)
 #: In `outside_ingress`: every port is open. No file can ask for it, so it only shows a mistake.
 EVERY_PORT = 0
 
@@ -64,10 +64,10 @@ class _View:
         """The DNS names that some resolver may be asked, `*` when nothing filters them."""
         found: set[NamePattern] = set()
         for resolver in self._resolvers:
-            if not self.egress.permitted(resolver) & _DNS:
+            if not self.egress.permitted(resolver) & DNS:
                 continue
             for rule in self._allowing(self.egress, resolver):
-                if rule.traffic & _DNS:
+                if rule.traffic & DNS:
                     # A rule without DNS conditions on the same path switches the others' off.
                     found.update(rule.layer7.dns or (NamePattern.of("*", exact=False),))
             if not self.egress.isolated:
@@ -93,7 +93,7 @@ class _View:
         for piece in pieces(self.egress.rules):
             permitted = self.egress.permitted(piece.representative)
             if str(piece.representative.address) == RESOLVER_ADDRESS:
-                permitted = permitted - _DNS
+                permitted = permitted - DNS
             if permitted:
                 found.append(piece)
         return found

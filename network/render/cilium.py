@@ -65,14 +65,19 @@ def render(plan: Plan) -> list[Object]:
     return objects
 
 
-def baseline(cluster: Cluster | None, namespace: str) -> list[Object]:
-    """The clusterwide object that closes every sandbox pod of a namespace, once per cluster."""
+def baseline(cluster: Cluster | None, namespace: str, *, node_resolver: bool = False) -> list[Object]:
+    """The clusterwide object that closes every sandbox pod of a namespace, once per cluster.
+
+    `node_resolver` leaves the address of NodeLocal DNSCache out, for a backend whose sandboxes are granted port 53
+    of it by address. On Cilium a resolver is a pod (also behind a local redirect, which is resolved before policy)
+    or the node, never an address: a hole would only open its other ports to whoever may reach the world.
+    """
     ranges = cluster.protected_ranges() if cluster else always_protected()
     denied = []
     for net in collapse(item.net for item in ranges):
         entry: Object = {"cidr": str(net)}
-        if net == _LINK_LOCAL:
-            entry["except"] = [NODE_LOCAL_DNS]  # the resolver that binds on the node
+        if net == _LINK_LOCAL and node_resolver:
+            entry["except"] = [NODE_LOCAL_DNS]
         denied.append(entry)
     return [
         {

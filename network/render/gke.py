@@ -30,8 +30,12 @@ def render(plan: Plan) -> list[Object]:
 
 
 def baseline(cluster: Cluster | None, namespace: str) -> list[Object]:
-    """The clusterwide object; it uses L3 and L4 only, as Dataplane V2 asks."""
-    return cilium.baseline(cluster, namespace)
+    """The clusterwide object; it uses L3 and L4 only, as Dataplane V2 asks.
+
+    The address of NodeLocal DNSCache stays out of it: under gVisor a query is an ordinary packet to that address.
+    What opens it is the sandbox's own rule for port 53 alone; every other address rule excepts all of link-local.
+    """
+    return cilium.baseline(cluster, namespace, node_resolver=True)
 
 
 def _fqdn_policy(plan: Plan, domains: tuple[str, ...]) -> Object:

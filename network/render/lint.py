@@ -18,6 +18,8 @@ from network.render.names import ISOLATED, ROLE, SANDBOX
 Object = Mapping[str, Any]
 ALLOWED_ENTITIES = frozenset({"world", "none"})
 DENIED_ENTITIES = frozenset({"all", "kube-apiserver"})
+METADATA = ("169.254.169.254", "fd00:ec2::254", "fd20:ce::254", "fe80::1")
+NODE_RESOLVER = "169.254.20.10"
 _PEERS: dict[str, dict[str, tuple[str, ...]]] = {
     "CiliumNetworkPolicy": {
         "ingress": ("fromEndpoints", "fromEntities"),
@@ -39,6 +41,10 @@ def lint(objects: Sequence[Object], pods: Mapping[str, PodSpec], isolated: froze
         name = f"{item['kind']} {item['metadata']['name']}"
         findings += [f"{finding} in {name}" for finding in _of_object(item)]
     findings += _order(objects)
+    if any(item["kind"] == "CiliumNetworkPolicy" for item in objects):  # what may grant `world`
+        for item in objects:
+            if item["kind"] == "CiliumClusterwideNetworkPolicy":
+                findings += _open_ranges(item["spec"], (NODE_RESOLVER,))
     findings += _names(policies, pods)
     if any(item["kind"] != "DockerSandbox" for item in objects):
         findings += _selection(policies, pods, isolated)
@@ -73,7 +79,7 @@ def _of_object(item: Object) -> Iterator[str]:
         if clusterwide and not any("kube-apiserver" in rule.get("toEntities", ()) for rule in spec["egressDeny"]):
             yield "P2: the baseline does not deny kube-apiserver"
         if clusterwide:
-            yield from _metadata_closed(spec)
+            yield from _open_ranges(spec, METADATA)
 
 
 def _directions(kind: str, spec: Object) -> Iterator[tuple[str, Any]]:
@@ -172,9 +178,9 @@ def _fqdn(rule: Object) -> Iterator[str]:
         yield "P10: a name without ports"
 
 
-def _metadata_closed(spec: Object) -> Iterator[str]:
+def _open_ranges(spec: Object, addresses: Sequence[str]) -> Iterator[str]:
     denied = [entry for rule in spec["egressDeny"] for entry in rule.get("toCIDRSet", ())]
-    for text in ("169.254.169.254", "fd00:ec2::254", "fd20:ce::254", "fe80::1"):
+    for text in addresses:
         address = ipaddress.ip_address(text)
         covered = any(
             address in ipaddress.ip_network(entry["cidr"])
