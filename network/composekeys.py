@@ -9,15 +9,16 @@ from __future__ import annotations
 import re
 
 from network.grantread import unknown_keys
+from network.hardening import MAX_ID
 from network.nodes import Walker, is_null, join_path, kind_of
 from network.problems import Place
-from network.spec import ExtraUse
+from network.spec import ExtraUse, PodUser
 from network.yamlread import Map, Node, Scalar, Seq
 
 PLATFORMS = ("linux/amd64", "linux/arm64")
 _DURATION = re.compile(r"(?=\d)(\d+h)?(\d+m)?(\d+s)?")
 _BYTES = re.compile(r"\d+(\.\d+)?\s*([bkmg]b?)?", re.IGNORECASE)
-_USER = re.compile(r"\d+(:\d+)?")
+_USER = re.compile(r"[0-9]{1,19}(:[0-9]{1,19})?")
 _VOLUME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?:/[^:]*")
 _SECURITY = re.compile(r"no-new-privileges([:=](true|false))?|seccomp[:=](?!/)[^\s].*")
 _ENV = re.compile(r"[^=\s][^=]*=.*", re.DOTALL)
@@ -35,6 +36,7 @@ class ServiceKeys:
         self.name = name
         self.extras: list[ExtraUse] = []
         self.gpu: Place | None = None
+        self.user = PodUser()
 
     def check(self, key: str, node: Node, path: str) -> bool:
         """Check one key; False when this class does not know it."""
@@ -84,7 +86,12 @@ class ServiceKeys:
             self._bad(node, path, " or ".join(PLATFORMS))
 
     def _user(self, node: Node, path: str) -> None:
-        self._matching(node, path, _USER, "a numeric uid, or uid:gid")
+        text = str(node.text).strip() if isinstance(node, Scalar) and not isinstance(node.value, bool) else ""
+        ids = [int(part) for part in text[:40].split(":")] if _USER.fullmatch(text) else [-1]
+        if not 0 <= min(ids) <= max(ids) <= MAX_ID:
+            self._bad(node, path, f"a numeric uid, or uid:gid, each up to {MAX_ID}")
+            return
+        self.user = PodUser(ids[0], ids[1] if len(ids) > 1 else None)
 
     def _mem_limit(self, node: Node, path: str) -> None:
         self._matching(node, path, _BYTES, "a number with b, k, m or g, such as 512m")

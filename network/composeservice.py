@@ -53,6 +53,7 @@ class ComposeService:
             place = self.walker.place(join_path(self.path, "deploy"), entry.lines["deploy"])
             self.walker.report.warn("W21", place, "`deploy` wins over `mem_limit` and `cpus`", "keep one of the forms")
         self.service.gpu = keys.gpu
+        self.service.user = keys.user
         self.spec.extras.extend(keys.extras)
         if self.service.isolated and "networks" in entry.items:
             self.walker.report.reject(

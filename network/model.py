@@ -22,11 +22,13 @@ renderers without sharing any decision. JSON keys and their meaning:
   empty.
 
 `render --json` prints `{"objects": [...], "pods": {NAME: {"labels": {...}, "hosts": [...],
-"runtime_class": ...}}}`.
+"runtime_class": ..., "security_context": ...}}}`.
 `hosts` are the host names that the platform publishes inside the service's pod without any DNS server:
 its own and
 its siblings' (aliases and original names too). It is empty exactly when the service has no names at all
 (`dns: none`).
+`security_context` is what the strict level demands of the pod and of its container, null below strict (the
+task's own holds) and for `docker` (the daemon's profile holds, at every level).
 """
 
 from __future__ import annotations
@@ -137,10 +139,16 @@ class PodSpec:
     labels: Mapping[str, str]
     hosts: tuple[str, ...] = ()
     runtime_class: str | None = None
+    security_context: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """`{"labels": {...}, "hosts": [...], "runtime_class": ...}`."""
-        return {"labels": dict(self.labels), "hosts": list(self.hosts), "runtime_class": self.runtime_class}
+        """`{"labels": {...}, "hosts": [...], "runtime_class", "security_context": {"pod", "container"} or null}`."""
+        return {
+            "labels": dict(self.labels),
+            "hosts": list(self.hosts),
+            "runtime_class": self.runtime_class,
+            "security_context": self.security_context,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,17 @@ class ExtraUse:
     what: str
 
 
+@dataclass(frozen=True, slots=True)
+class PodUser:
+    """Whom a service runs as, as far as a file says; kept at the strict level."""
+
+    uid: int | None = None
+    gid: int | None = None
+    fs_group: int | None = None
+    non_root: bool = False
+    read_only_root: bool = False
+
+
 @dataclass(slots=True)
 class ServiceSpec:
     """One service as written. `mode_place` and `runtime_place` say where those were set."""
@@ -115,6 +126,7 @@ class ServiceSpec:
     runtime_place: Place | None = None
     names: tuple[str, ...] = ()
     gpu: Place | None = None
+    user: PodUser = PodUser()
     x_default: Place | None = None
     implicit: bool = False
 

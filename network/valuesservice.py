@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from network.credentials import is_credential_name
 from network.domains import overlaps
 from network.grantread import read_port, unknown_keys
+from network.hardening import read_security_context
 from network.model import Port
 from network.netnames import check_service_name
 from network.nodes import Walker, is_null, join_path, kind_of
@@ -92,6 +93,7 @@ class ValuesService:
             "initContainers": self._init,
             "volumes": self._volumes,
             "resources": self._resources,
+            "securityContext": self._security,
         }
         for key, child in entry.items.items():
             if not is_null(child):
@@ -165,6 +167,9 @@ class ValuesService:
             if not isinstance(item, Scalar) or not _VOLUME.fullmatch(item.text):
                 place = self.walker.place(f"{path}[{index}]", item.line)
                 self.spec.extras.append(ExtraUse("volume", place, "R24", f"volume {kind_of(item)}"))
+
+    def _security(self, node: Node, path: str) -> None:
+        self.service.user = read_security_context(self.walker, node, path)
 
     def _resources(self, node: Node, path: str) -> None:
         for part in ("limits", "requests"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from network.cluster import Cluster
 from network.egress import Egress, effective_egress, memberships, task_egress
+from network.hardening import security_context
 from network.isolation import Isolation
 from network.model import Dns, Grant, Internet, Matrix, ServiceVerdict
 from network.names import Names
@@ -24,7 +25,8 @@ SSH_PORT = 2222
 class Decision:
     """The matrix, and what renderers need beside it.
 
-    `matrix` is by final name; `joined` maps final names to networks; `egress` is the sandbox's own.
+    `matrix` is by final name; `joined` maps final names to networks; `egress` is the sandbox's own; `security`
+    is what the strict level puts on each pod.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Decision:
         self._peers = _peers(spec, joined)
         self.joined = {names.final[name]: networks for name, networks in joined.items()}
         self.has_networks = bool(spec.networks)
+        self.security = {names.final[s.name]: security_context(s, isolation) for s in spec.services.values()}
         self.isolated = frozenset(names.final[s.name] for s in spec.services.values() if s.isolated)
         self._outside = self.egress.grants()
         self.matrix: Matrix = {names.final[service.name]: self._verdict(service) for service in spec.services.values()}

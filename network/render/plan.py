@@ -64,5 +64,5 @@ class Plan:
         for name, verdict in decision.matrix.items():
             isolated = name in decision.isolated
             labels = pod_labels(self.sandbox_id, name, decision.joined[name], isolated)
-            pods[name] = PodSpec(labels, () if isolated else hosts, verdict.runtime_class)
+            pods[name] = PodSpec(labels, () if isolated else hosts, verdict.runtime_class, decision.security[name])
         return pods

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from network.check import Checked
 from network.model import Backend
 from network.render.backend import render
-from tests.support.network_files import Checked, compose, values
+from tests.support.network_files import compose, values
 
 ADDRESS = "169.254.20.10"
 NAMESPACE = "gauntlet-sandboxes"
