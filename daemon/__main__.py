@@ -24,6 +24,7 @@ from daemon.state import UnsafeState
 from daemon.workspace.manager import WorkspaceConfig, WorkspaceManager
 from daemon.workspace.model import WorkspaceError
 from wire import logs
+from wire.running import run_service
 from wire.server import EndpointError
 
 log = structlog.get_logger(__name__)
@@ -44,7 +45,7 @@ def main() -> int:
         print(f"{path}: {error}", file=sys.stderr)
         return 2
     try:
-        asyncio.run(_purge(config) if arguments.purge else _run(config))
+        run_service(_purge(config) if arguments.purge else _run(config))
     except (RuntimeFault, WorkspaceError, EndpointError, UnsafeState, JournalError, OSError) as error:
         log.error("daemon_cannot_run", error=str(error))
         return 1

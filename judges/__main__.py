@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from judges.config import JudgeConfig, load
 from judges.worker import JudgeWorker
 from wire import logs
+from wire.running import run_service
 
 log = structlog.get_logger(__name__)
 
@@ -29,7 +30,7 @@ def main() -> int:
     except (OSError, ValidationError) as error:
         print(f"{path}: {error}", file=sys.stderr)
         return 2
-    asyncio.run(_run(config))
+    run_service(_run(config))
     return 0
 
 

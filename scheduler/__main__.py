@@ -19,6 +19,7 @@ from records.errors import StoreUnavailableError
 from scheduler.config import SchedulerConfig, load_config
 from scheduler.main import AlreadyRunning, Scheduler
 from wire import logs
+from wire.running import run_service
 from wire.server import EndpointError
 
 log = structlog.get_logger(__name__)
@@ -48,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     logs.configure("scheduler")
     try:
-        asyncio.run(run(load_config(arguments.config)))
+        run_service(run(load_config(arguments.config)))
     except CANNOT_START as error:
         print(f"scheduler: cannot start: {error}", file=sys.stderr)
         return 1

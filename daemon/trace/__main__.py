@@ -24,6 +24,7 @@ from daemon.trace.service import SERVICE, TraceService, translate
 from daemon.trace.sink import Sink
 from formats.problems import FormatError, Problem, load_yaml, validate
 from wire import logs
+from wire.running import run_service
 from wire.server import EndpointError, Server
 
 # An event larger than a sentry's socket buffer is dropped without a second try, and a buffer is as large as this says
@@ -111,7 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     sys.setswitchinterval(SWITCH_SECONDS)
-    return asyncio.run(_main(config))
+    return run_service(_main(config))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from records.errors import StoreUnavailableError
 from records.events.sql import SqlEventStore, create_schema
 from records.translate import translate
 from wire import logs
+from wire.running import run_service
 from wire.server import EndpointError, Server
 
 # SQLite has one writer; more threads would only wait for its lock.
@@ -119,7 +120,7 @@ def main(arguments: list[str] | None = None) -> int:
     except FormatError as error:
         print(error, file=sys.stderr)
         return 2
-    return asyncio.run(_main(config))
+    return run_service(_main(config))
 
 
 if __name__ == "__main__":
