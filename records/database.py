@@ -73,7 +73,10 @@ def _open_sqlite(url: sa.URL, read_only: bool) -> sa.Engine:
             connection.execute(f"PRAGMA {pragma}")
 
     def begun(connection: sa.Connection) -> None:
-        connection.exec_driver_sql(f"BEGIN {connection.get_execution_options().get('sqlite_begin', 'DEFERRED')}")
+        options = connection.get_execution_options()
+        if "sqlite_synchronous" in options:
+            connection.exec_driver_sql(f"PRAGMA synchronous={options['sqlite_synchronous']}")
+        connection.exec_driver_sql(f"BEGIN {options.get('sqlite_begin', 'DEFERRED')}")
 
     event.listen(engine, "connect", connected)
     event.listen(engine, "begin", begun)
@@ -90,9 +93,17 @@ def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
 
 
 @contextmanager
-def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """A transaction that writes, committed at the end or rolled back whole. Raises StoreUnavailableError."""
-    with _told(), engine.execution_options(sqlite_begin="IMMEDIATE").begin() as connection:
+def writing(engine: sa.Engine, *, awaits_disk: bool = True) -> Iterator[sa.Connection]:
+    """A transaction that writes, committed at the end or rolled back whole. Raises StoreUnavailableError.
+
+    Without `awaits_disk` it survives the end of every process, ours and the server's, but a power failure within the
+    next moments may undo it: for what somebody will tell again. Order is kept: nothing later survives without it.
+    """
+    synchronous = "FULL" if awaits_disk else "NORMAL"
+    options = engine.execution_options(sqlite_begin="IMMEDIATE", sqlite_synchronous=synchronous)
+    with _told(), options.begin() as connection:
+        if not awaits_disk and engine.dialect.name == "postgresql":
+            connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
         yield connection
 
 

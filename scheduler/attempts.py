@@ -61,9 +61,17 @@ class Attempts:
         """The attempts for which `when` holds."""
         return await self._thread.run(self._store.find, when, order=order, limit=limit)
 
-    async def change(self, attempt_id: str, when: When, changes: Changes, request: RequestKey | None = None) -> Change:
-        """Compare and set, and tell. Raises AttemptUnknown, RequestIdReused."""
-        change = await self._thread.run(self._store.change, attempt_id, when, changes, request)
+    async def change(
+        self,
+        attempt_id: str,
+        when: When,
+        changes: Changes,
+        request: RequestKey | None = None,
+        *,
+        told_again: bool = False,
+    ) -> Change:
+        """Compare and set, and tell; `told_again` as in the port. Raises AttemptUnknown, RequestIdReused."""
+        change = await self._thread.run(self._store.change, attempt_id, when, changes, request, told_again=told_again)
         if change.applied:
             self._tell(change.attempt)
         return change

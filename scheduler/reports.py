@@ -101,7 +101,8 @@ class Reports:
             "started_mark": clock.steady(),
         }
         when = {"state": State.STARTING, "fence": attempt.fence}
-        change = await self._attempts.change(attempt.attempt_id, when, changes)
+        # The node shows it again on every new stream, so this one does not wait for the disk.
+        change = await self._attempts.change(attempt.attempt_id, when, changes, told_again=True)
         if change.applied:
             launch = daemon_pb.LaunchType.Name(report.launch_type).removeprefix("LAUNCH_TYPE_")
             log.info("attempt_running", attempt_id=attempt.attempt_id, node_id=attempt.node_id, launch_type=launch)

@@ -89,7 +89,15 @@ class MemoryStore(ControlStore):
             ]
         return sorted(found, key=lambda attempt: -attempt.seq)[:limit]
 
-    def change(self, attempt_id: str, when: When, changes: Changes, request: RequestKey | None = None) -> Change:
+    def change(
+        self,
+        attempt_id: str,
+        when: When,
+        changes: Changes,
+        request: RequestKey | None = None,
+        *,
+        told_again: bool = False,
+    ) -> Change:
         """Compare and set."""
         check_columns(when)
         check_changes(changes)

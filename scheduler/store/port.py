@@ -75,10 +75,19 @@ class ControlStore(ABC):
         """Attempts newest first, below `before_seq`; `states` are public states (`Attempt.public_state`)."""
 
     @abstractmethod
-    def change(self, attempt_id: str, when: When, changes: Changes, request: RequestKey | None = None) -> Change:
+    def change(
+        self,
+        attempt_id: str,
+        when: When,
+        changes: Changes,
+        request: RequestKey | None = None,
+        *,
+        told_again: bool = False,
+    ) -> Change:
         """Apply `changes` (none is allowed) if `when` holds, and then keep `request` as answered.
 
-        A known `request` changes nothing again, one whose `when` did not hold is not kept.
+        A known `request` changes nothing again, one whose `when` did not hold is not kept. A change that somebody will
+        tell again (`told_again`) survives a kill like every other, but does not wait for the disk.
 
         Raises AttemptUnknown, RequestIdReused, KeyError for a column that does not exist.
         """

@@ -104,11 +104,19 @@ class SqlStore(ControlStore):
         with reading(self._engine) as db:
             return [_decode(row) for row in db.execute(query)]
 
-    def change(self, attempt_id: str, when: When, changes: Changes, request: RequestKey | None = None) -> Change:
+    def change(
+        self,
+        attempt_id: str,
+        when: When,
+        changes: Changes,
+        request: RequestKey | None = None,
+        *,
+        told_again: bool = False,
+    ) -> Change:
         """Compare and set."""
         check_columns(when)
         check_changes(changes)
-        with writing(self._engine) as db:
+        with writing(self._engine, awaits_disk=not told_again) as db:
             known = _known(db, request) is not None if request is not None else False
             row = None
             if not known:

@@ -281,6 +281,17 @@ class TestSqliteStore(ControlStoreContract):
         yield store
         store.close()
 
+    def test_a_change_that_is_told_again_is_kept_like_any_other(self, tmp_path: Path) -> None:
+        where = str(tmp_path / "hasty.db")
+        first = SqlStore(open_engine(where))
+        self.fill(first, "att_1")
+        assert first.change("att_1", {}, {"state": State.RUNNING}, told_again=True).applied
+        second = SqlStore(open_engine(where))  # another life, while the first never closed its database
+        found = second.attempt("att_1")
+        assert found is not None and found.state is State.RUNNING
+        second.close()
+        first.close()
+
     def test_everything_survives_reopening(self, tmp_path: Path) -> None:
         where = str(tmp_path / "again.db")
         first = SqlStore(open_engine(where))
