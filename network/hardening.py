@@ -9,7 +9,6 @@ context is its own matter and nothing is rendered.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from network.isolation import Isolation
@@ -25,16 +24,16 @@ _FLAGS = {"runAsNonRoot": "non_root", "readOnlyRootFilesystem": "read_only_root"
 
 def read_security_context(walker: Walker, node: Node, path: str) -> PodUser:
     """The kept part of a values file's `securityContext`; R41 for what is no id or no boolean."""
-    user = PodUser()
+    found: dict[str, Any] = {}
     for key, child in node.items.items() if isinstance(node, Map) else ():
         if is_null(child):
             continue
         where = join_path(path, key)
         if key in _IDS and (number := read_id(walker, child, where)) is not None:
-            user = replace(user, **{_IDS[key]: number})
+            found[_IDS[key]] = number
         elif key in _FLAGS and walker.boolean(child, where, "R41"):
-            user = replace(user, **{_FLAGS[key]: True})
-    return user
+            found[_FLAGS[key]] = True
+    return PodUser(**found)
 
 
 def read_id(walker: Walker, node: Node, path: str) -> int | None:

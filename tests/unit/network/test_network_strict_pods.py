@@ -10,10 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.network import app
+from network.check import Checked
 from network.evaluate.matrix import evaluate
 from network.model import matrix_json
 from network.render.backend import render
-from tests.support.network_files import Checked, codes, compose, values
+from tests.support.network_files import codes, compose, values
 
 BARE: dict[str, dict[str, Any]] = {
     "pod": {"seccompProfile": {"type": "RuntimeDefault"}},
