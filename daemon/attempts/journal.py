@@ -28,6 +28,8 @@ from daemon.attempts.model import (
 from daemon.runtime.types import Resources
 
 SCHEMA_VERSION = 1
+# A few dozen rows are written and hardly ever read: SQLite's default of 2 MB would only fill with what is gone.
+CACHE_KIB = 256
 
 
 class JournalError(Exception):
@@ -44,6 +46,7 @@ class Journal:
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
             (version,) = self._db.execute("PRAGMA user_version").fetchone()
             if version not in (0, SCHEMA_VERSION):
                 raise JournalError(f"{path}: journal version {version}, this daemon knows {SCHEMA_VERSION}")
