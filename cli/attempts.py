@@ -8,10 +8,9 @@ from typing import Annotated, Any
 
 import typer
 from gauntlet.scheduler.v1 import scheduler_service_pb2 as pb
-from gauntlet.telemetry.v1 import event_service_pb2 as event_pb
 from rich.text import Text
 
-from cli import agent_command, challenges, following, player, views
+from cli import agent_command, challenges, following, paging, player, views
 from cli.clients import Services, agent, services
 from cli.options import Endpoint, Json, agent_endpoint_of, endpoint_of
 from cli.plain import one_line
@@ -106,16 +105,8 @@ def list_attempts(as_json: Json = False, endpoint: Endpoint = None) -> None:
     """List attempts, newest first."""
 
     async def work() -> None:
-        rows: list[dict[str, Any]] = []
         async with services(endpoint_of(endpoint)) as to:
-            token = ""
-            while True:
-                request = pb.ListAttemptsRequest(page_size=1000, page_token=token)
-                page = await client.call(to.scheduler.ListAttempts, request)
-                rows.extend(views.entry(attempt) for attempt in page.attempts)
-                token = page.next_page_token
-                if not token:
-                    break
+            rows = [views.entry(attempt) async for attempt in paging.attempts(to)]
         print_json(rows) if as_json else answers.print(views.table("Attempts", rows, LIST_COLUMNS))
 
     run(work, endpoint_of(endpoint))
@@ -181,16 +172,8 @@ def events(
     async def work() -> None:
         async with services(endpoint_of(endpoint)) as to:
             await following.get(to, attempt_id)
-            token = ""
-            while True:
-                request = event_pb.ListEventsRequest(attempt_id=attempt_id, kind=kind, page_size=5000, page_token=token)
-                page = await client.call(to.events.ListEvents, request)
-                for line in page.events:
-                    event = json.loads(line)
-                    print_json(event) if as_json else answers.print(_event_line(event), soft_wrap=True)
-                token = page.next_page_token
-                if not token:
-                    break
+            async for event in paging.events(to, attempt_id, kind):
+                print_json(event) if as_json else answers.print(_event_line(event), soft_wrap=True)
 
     run(work, endpoint_of(endpoint))
 

@@ -6,16 +6,14 @@ Owns the command: fetch the events and the bytes they name, submit, play (`cli.r
 from __future__ import annotations
 
 import hashlib
-import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gauntlet.scheduler.v1 import scheduler_service_pb2 as pb
-from gauntlet.telemetry.v1 import event_service_pb2 as event_pb
 
-from cli import following, views
+from cli import following, paging, views
 from cli.attempts import AttemptId
 from cli.clients import Services, agent, services
 from cli.options import Endpoint, Json, endpoint_of
@@ -52,17 +50,7 @@ def replay(attempt_id: AttemptId, as_json: Json = False, endpoint: Endpoint = No
 
 
 async def _calls(to: Services, attempt_id: str) -> list[Call]:
-    events: list[dict[str, Any]] = []
-    token = ""
-    while True:
-        request = event_pb.ListEventsRequest(
-            attempt_id=attempt_id, kind="tool_invocation", page_size=5000, page_token=token
-        )
-        page = await client.call(to.events.ListEvents, request)
-        events.extend(json.loads(line) for line in page.events)
-        token = page.next_page_token
-        if not token:
-            break
+    events = [event async for event in paging.events(to, attempt_id, "tool_invocation")]
     try:
         return recorded_calls(events)
     except ReplayError as error:
