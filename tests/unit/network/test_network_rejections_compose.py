@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from network.problems import REJECTIONS
 from tests.support.network_files import codes, compose, rejected, values, warned
 
 
@@ -328,15 +327,6 @@ def test_all_problems_are_collected_in_one_report() -> None:
     for problem in outcome.report.problems:
         assert problem.message and problem.fix and problem.line and problem.file == "compose.yaml"
     assert not outcome.matrix
-
-
-def test_every_rejection_has_a_named_test() -> None:
-    import re
-    from pathlib import Path
-
-    text = "\n".join(path.read_text() for path in Path(__file__).parent.glob("test_network_*.py"))
-    named = {f"R{int(number)}" for number in re.findall(r"def test_R(\d\d)_", text)}
-    assert named == set(REJECTIONS)
 
 
 def test_deploy_beside_the_short_forms_is_a_warning() -> None:
