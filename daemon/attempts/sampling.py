@@ -21,10 +21,7 @@ async def start_sampling(node: NodeContext, attempt: LiveAttempt) -> None:
     if facts.limits is None:
         return
     try:
-        pids = (await node.runtime.cgroup(facts.container_id)).host_pids
-        if not pids:
-            raise SourceGoneError("the sandbox has no processes any more")
-        source = CgroupSource.of_pid(pids[0])
+        source = CgroupSource(await node.runtime.cgroup(facts.container_id))
         tasks = await node.runtime.task_counter(facts.container_id)
     except (RuntimeFault, SourceGoneError) as error:
         log.warning("sampling_not_started", attempt_id=facts.attempt_id, error=str(error))

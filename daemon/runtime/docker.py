@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,7 +39,6 @@ from daemon.runtime.types import (
 from daemon.supervisor.docker_transport import DockerAttachTransport
 from daemon.supervisor.transport import ByteTransport
 from daemon.telemetry.pids import CgroupPids, RunscPids
-from daemon.telemetry.types import SourceGoneError
 
 T = TypeVar("T")
 DEFAULT_SOCKET = Path("/var/run/docker.sock")
@@ -203,14 +202,7 @@ class DockerRuntime(Runtime):
         """See the port."""
 
         def work(client: docker.APIClient) -> CgroupPaths:
-            found = _inspect(client, container_id)
-            pid = found["State"]["Pid"]
-            if not pid:
-                raise NoSuchSandbox(container_id, "it does not run")
-            try:
-                return cgroup_paths(pid, found["Id"])
-            except OSError as error:
-                raise NoSuchSandbox(container_id, "it ended just now") from error
+            return _groups(_inspect(client, container_id))
 
         return await self._quick("cgroup", work, container_id)
 
@@ -224,10 +216,10 @@ class DockerRuntime(Runtime):
             runsc = self._registered_runsc(client)
             if runsc is not None and found["HostConfig"]["Runtime"] == self._runtime:
                 return RunscPids(runsc.program, runsc.root, found["Id"])
-            try:
-                return CgroupPids(found["State"]["Pid"])
-            except SourceGoneError as error:
-                raise NoSuchSandbox(container_id, "it ended just now") from error
+            group = _groups(found).pids
+            if group is None:
+                raise CreateFailed("this machine has no pids controller")
+            return CgroupPids(group)
 
         return await self._quick("task counter", work, container_id)
 
@@ -266,6 +258,17 @@ class DockerRuntime(Runtime):
 def _inspect(client: docker.APIClient, container_id: str) -> dict[str, Any]:
     found: dict[str, Any] = client.inspect_container(container_id)
     return found
+
+
+def _groups(found: Mapping[str, Any]) -> CgroupPaths:
+    """The control groups of an inspected container. Raises NoSuchSandbox."""
+    pid = found["State"]["Pid"]
+    if not pid:
+        raise NoSuchSandbox(found["Id"], "it does not run")
+    try:
+        return cgroup_paths(pid, found["Id"])
+    except OSError as error:
+        raise NoSuchSandbox(found["Id"], "it ended just now") from error
 
 
 def _image_id(client: docker.APIClient, reference: str) -> str:

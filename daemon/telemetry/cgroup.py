@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from daemon.runtime.types import CgroupPaths
 from daemon.telemetry.types import Counters, SourceGoneError
 
-CGROUP_ROOT = Path("/sys/fs/cgroup")
 PROC_ROOT = Path("/proc")
-V1_CONTROLLERS = ("memory", "cpuacct")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,73 +48,38 @@ def memory_v2(stat: Mapping[str, int]) -> Memory:
     return Memory(stat.get("anon", 0) + shmem, max(0, stat.get("file", 0) - shmem))
 
 
-@dataclass(frozen=True, slots=True)
-class CgroupPaths:
-    """Where a container's group lies; on version 2 both are the same directory."""
-
-    version: int
-    memory: Path
-    cpu: Path
-
-
-def parse_membership(text: str, root: Path = CGROUP_ROOT) -> CgroupPaths:
-    """The groups in a /proc/<pid>/cgroup. Raises ValueError when it names neither version's."""
-    groups: dict[str, str] = {}
-    for line in text.splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if number.isdecimal() and path.startswith("/"):
-            for controller in controllers.split(","):
-                groups[controller] = path.lstrip("/")
-    if all(controller in groups for controller in V1_CONTROLLERS):
-        return CgroupPaths(1, root / "memory" / groups["memory"], root / "cpuacct" / groups["cpuacct"])
-    if "" in groups:
-        return CgroupPaths(2, root / groups[""], root / groups[""])
-    raise ValueError("neither a version 1 memory and cpuacct group nor a version 2 group is named")
-
-
-def paths_of_pid(pid: int, root: Path = CGROUP_ROOT, proc: Path = PROC_ROOT) -> CgroupPaths:
-    """The groups of a container by its first process (Docker's State.Pid). Raises SourceGoneError."""
-    try:
-        return parse_membership((proc / str(pid) / "cgroup").read_text(), root)
-    except (OSError, ValueError) as error:
-        raise SourceGoneError(f"process {pid}: {error}") from error
-
-
 class CgroupSource:
     """Reads a container's counters; keeps the last io counters of processes that ended."""
 
     def __init__(self, paths: CgroupPaths, proc: Path = PROC_ROOT) -> None:
-        self._paths = paths
+        """Raises SourceGoneError when the group has no memory or cpuacct controller."""
+        if paths.memory is None or paths.cpuacct is None:
+            raise SourceGoneError("the memory or the cpuacct controller is not mounted")
+        self._version, self._group, self._cpuacct = paths.version, paths.memory, paths.cpuacct
         self._proc = proc
         self._io: dict[tuple[int, str], tuple[int, int]] = {}
-
-    @classmethod
-    def of_pid(cls, pid: int) -> CgroupSource:
-        """The source for the container whose first process is `pid`. Raises SourceGoneError."""
-        return cls(paths_of_pid(pid))
 
     def read(self) -> Counters:
         """See ResourceSource. About half a millisecond."""
         try:
             self._read_io()
-            return self._read_v1() if self._paths.version == 1 else self._read_v2()
+            return self._read_v1() if self._version == 1 else self._read_v2()
         except (OSError, ValueError, KeyError) as error:
             raise SourceGoneError(str(error)) from error
 
     def _read_v1(self) -> Counters:
-        group = self._paths.memory
+        group = self._group
         memory = memory_v1(parse_pairs((group / "memory.stat").read_text()))
         oom = parse_pairs((group / "memory.oom_control").read_text())
         return self._counters(
-            int((self._paths.cpu / "cpuacct.usage").read_text()),
+            int((self._cpuacct / "cpuacct.usage").read_text()),
             memory,
             int((group / "memory.max_usage_in_bytes").read_text()),
             oom.get("oom_kill"),
         )
 
     def _read_v2(self) -> Counters:
-        group = self._paths.memory
+        group = self._group
         memory = memory_v2(parse_pairs((group / "memory.stat").read_text()))
         events = parse_pairs((group / "memory.events").read_text())
         usage = parse_pairs((group / "cpu.stat").read_text())["usage_usec"] * 1_000
@@ -136,7 +100,7 @@ class CgroupSource:
         )
 
     def _read_io(self) -> None:
-        for pid in (self._paths.memory / "cgroup.procs").read_text().split():
+        for pid in (self._group / "cgroup.procs").read_text().split():
             try:
                 start = (self._proc / pid / "stat").read_text().rpartition(")")[2].split()[19]
                 io = parse_pairs((self._proc / pid / "io").read_text())

@@ -10,7 +10,6 @@ import asyncio
 import json
 from pathlib import Path
 
-from daemon.telemetry.cgroup import CGROUP_ROOT, PROC_ROOT
 from daemon.telemetry.types import SourceGoneError
 
 MAX_ANSWER_BYTES = 64 * 1_024
@@ -55,16 +54,9 @@ def parse_stats(answer: bytes) -> int:
 class CgroupPids:
     """Reads pids.current of a container's group: right under runc, where guest tasks are host tasks."""
 
-    def __init__(self, pid: int, root: Path = CGROUP_ROOT, proc: Path = PROC_ROOT) -> None:
-        """`pid` is the container's first process. Raises SourceGoneError."""
-        try:
-            lines = (proc / str(pid) / "cgroup").read_text().splitlines()
-        except OSError as error:
-            raise SourceGoneError(f"process {pid}: {error}") from error
-        groups = {line.split(":", 2)[1]: line.split(":", 2)[2].lstrip("/") for line in lines}
-        self._path = (
-            root / "pids" / groups["pids"] if "pids" in groups else root / groups.get("", "")
-        ) / "pids.current"
+    def __init__(self, group: Path) -> None:
+        """`group` is the container's directory of the pids controller."""
+        self._path = group / "pids.current"
 
     async def __call__(self) -> int | None:
         """The count. Raises SourceGoneError."""

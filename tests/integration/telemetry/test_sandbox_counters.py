@@ -13,6 +13,8 @@ from typing import Any
 import docker
 import pytest
 
+from daemon.runtime.docker_observe import cgroup_paths
+from daemon.runtime.types import CgroupPaths
 from daemon.telemetry.cgroup import CgroupSource
 from daemon.telemetry.pids import CgroupPids, RunscPids
 from daemon.telemetry.types import Counters, PidsSource, SourceGoneError
@@ -51,6 +53,10 @@ def container(request: pytest.FixtureRequest) -> Iterator[Any]:
             client.close()
 
 
+def groups(container: Any) -> CgroupPaths:
+    return cgroup_paths(container.attrs["State"]["Pid"], container.id)
+
+
 def until(source: CgroupSource, holds: Callable[[Counters], bool]) -> Counters:
     deadline = time.monotonic() + LIVENESS_SECONDS
     while True:
@@ -62,10 +68,12 @@ def until(source: CgroupSource, holds: Callable[[Counters], bool]) -> Counters:
 
 
 async def test_the_guests_own_tasks_are_counted_and_not_the_sentrys_threads(container: Any) -> None:
-    until(CgroupSource.of_pid(container.attrs["State"]["Pid"]), lambda seen: seen.memory_rss_bytes >= 32 * MIB)
+    until(CgroupSource(groups(container)), lambda seen: seen.memory_rss_bytes >= 32 * MIB)
     runtime = container.attrs["HostConfig"]["Runtime"]
     if runtime == "runc":
-        count: PidsSource = CgroupPids(container.attrs["State"]["Pid"])
+        pids_group = groups(container).pids
+        assert pids_group is not None
+        count: PidsSource = CgroupPids(pids_group)
     else:
         entry = container.client.info()["Runtimes"][runtime]
         count = RunscPids(Path(entry["path"]), Path("/var/run/docker/runtime-runc/moby"), container.id)
@@ -80,7 +88,7 @@ async def test_the_guests_own_tasks_are_counted_and_not_the_sentrys_threads(cont
 
 
 def test_memory_cpu_and_writes_of_a_sandbox_are_seen_until_it_is_gone(container: Any) -> None:
-    source = CgroupSource.of_pid(container.attrs["State"]["Pid"])
+    source = CgroupSource(groups(container))
     busy = until(source, lambda seen: seen.disk_write_bytes >= 24 * MIB and seen.memory_rss_bytes >= 32 * MIB)
     assert busy.memory_rss_bytes < 256 * MIB
     assert busy.memory_high_water_bytes is None or busy.memory_high_water_bytes >= busy.memory_rss_bytes

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
+from daemon.runtime.docker_observe import cgroup_paths
+from daemon.runtime.types import CgroupPaths
 from daemon.telemetry.cgroup import (
-    CgroupPaths,
     CgroupSource,
     memory_v1,
     memory_v2,
-    parse_membership,
     parse_pairs,
-    paths_of_pid,
 )
 from daemon.telemetry.pids import CgroupPids, parse_stats
 from daemon.telemetry.types import SourceGoneError
@@ -47,14 +47,8 @@ def test_odd_lines_are_left_out() -> None:
     assert parse_pairs("oom_kill 3\nbad\n\nx y\nmax 1 2\nneg -1\n") == {"oom_kill": 3}
 
 
-def test_membership_of_both_versions() -> None:
-    text = "9:name=systemd:/\n4:memory:/docker/abc\n3:cpu,cpuacct:/docker/abc\n0::/\n"
-    root = Path("/cg")
-    assert parse_membership(text, root) == CgroupPaths(1, Path("/cg/memory/docker/abc"), Path("/cg/cpuacct/docker/abc"))
-    unified = parse_membership("0::/system.slice/docker-abc.scope\n", root)
-    assert unified == CgroupPaths(2, *[Path("/cg/system.slice/docker-abc.scope")] * 2)
-    with pytest.raises(ValueError, match="neither"):
-        parse_membership("9:name=systemd:/\n", root)
+def paths(version: Literal[1, 2], memory: Path | None, cpuacct: Path | None) -> CgroupPaths:
+    return CgroupPaths(version, memory, None, cpuacct, None, None, ())
 
 
 def make_process(proc: Path, pid: int, read: int, written: int, start: int = 100) -> None:
@@ -65,7 +59,7 @@ def make_process(proc: Path, pid: int, read: int, written: int, start: int = 100
 
 @pytest.fixture(params=[1, 2])
 def group(tmp_path: Path, request: pytest.FixtureRequest) -> CgroupPaths:
-    version: int = request.param
+    version: Literal[1, 2] = request.param
     memory = tmp_path / "memory"
     cpu = tmp_path / "cpu" if version == 1 else memory
     for path in {memory, cpu}:
@@ -80,7 +74,7 @@ def group(tmp_path: Path, request: pytest.FixtureRequest) -> CgroupPaths:
         (memory / "memory.events").write_text("low 0\noom 3\noom_kill 2\n")
         (memory / "memory.peak").write_text("20000000\n")
         (memory / "cpu.stat").write_text("usage_usec 5000000\nuser_usec 1\n")
-    return CgroupPaths(version, memory, cpu)
+    return paths(version, memory, cpu)
 
 
 def test_both_versions_give_the_same_counters(group: CgroupPaths, tmp_path: Path) -> None:
@@ -124,22 +118,21 @@ def test_a_kernel_without_a_peak_has_none(tmp_path: Path, group: CgroupPaths) ->
         assert CgroupSource(group, tmp_path / "proc").read().memory_high_water_bytes is None
 
 
-def test_a_process_that_ended_has_no_group() -> None:
-    with pytest.raises(SourceGoneError, match="process"):
-        paths_of_pid(2**22 + 1)
+@pytest.mark.parametrize("missing", ["memory", "cpuacct"])
+def test_a_group_without_a_controller_is_no_source(missing: str) -> None:
+    there = Path("/cg/there")
+    with pytest.raises(SourceGoneError, match="not mounted"):
+        CgroupSource(paths(1, None if missing == "memory" else there, None if missing == "cpuacct" else there))
 
 
 def test_this_machines_own_counters_can_be_read(tmp_path: Path) -> None:
-    """The real kernel's files: whichever version this machine has, in a group of our own where one can be made."""
-    paths = paths_of_pid(os.getpid())
-    if not paths.memory.exists():
-        # Inside a container whose view of the tree begins elsewhere: the mounted root is the group we see.
-        root = Path("/sys/fs/cgroup")
-        one = paths.version == 1
-        paths = CgroupPaths(paths.version, root / "memory" if one else root, root / "cpuacct" if one else root)
+    """The real kernel's files, whichever version this machine has, of the group that this process is in."""
+    own = cgroup_paths(os.getpid(), "")
+    assert own.memory is not None
+    assert own.memory.exists(), "a container that sees the tree from elsewhere cannot run these tests"
     payload = tmp_path / "payload"
-    source = CgroupSource(paths)
-    if paths.version == 2 and not (paths.memory / "memory.stat").exists():
+    source = CgroupSource(own)
+    if own.version == 2 and not (own.memory / "memory.events").exists():  # the root of version 2 has not every file
         with pytest.raises(SourceGoneError):
             source.read()
         return
@@ -174,13 +167,8 @@ def test_what_the_sentry_answers_is_checked(answer: bytes) -> None:
         parse_stats(answer)
 
 
-async def test_tasks_of_both_group_versions(tmp_path: Path) -> None:
-    proc, root = tmp_path / "proc", tmp_path / "cg"
-    for membership, place in (("7:pids:/docker/a\n0::/\n", "pids/docker/a"), ("0::/docker/b\n", "docker/b")):
-        (proc / "5").mkdir(parents=True, exist_ok=True)
-        (proc / "5" / "cgroup").write_text(membership)
-        (root / place).mkdir(parents=True)
-        (root / place / "pids.current").write_text("12\n")
-        assert await CgroupPids(5, root, proc)() == 12
+async def test_tasks_of_a_group(tmp_path: Path) -> None:
+    (tmp_path / "pids.current").write_text("12\n")
+    assert await CgroupPids(tmp_path)() == 12
     with pytest.raises(SourceGoneError):
-        CgroupPids(6, root, proc)
+        await CgroupPids(tmp_path / "gone")()
