@@ -109,6 +109,18 @@ class Recorder:
             attempt = self._attempt(attempt_id)
         return self._add(attempt.streams[kind], fields)[0]
 
+    async def record_all(self, attempt_id: str, kind: str, events: Sequence[Mapping[str, Any]]) -> None:
+        """Record events in order, each as `record` does; what is common to them is done once."""
+        attempt = self._attempt(attempt_id)
+        stream = attempt.streams[kind]
+        others = attempt.buffered() - stream.pending_bytes
+        for fields in events:
+            if others + stream.pending_bytes >= self._buffer_bytes:
+                await self.record(attempt_id, kind, fields)
+                others = attempt.buffered() - stream.pending_bytes
+            elif stream.add(fields)[1]:
+                self._touch(stream)
+
     def record_nowait(self, attempt_id: str, kind: str, fields: Mapping[str, Any]) -> int | None:
         """Record one event without waiting; None when it was lost, which a gap record says."""
         attempt = self._attempt(attempt_id)

@@ -50,25 +50,30 @@ class TracedAttempt:
         counted = await asyncio.to_thread(count_escapes, directory / "escape_attempt.jsonl")
         self._escapes = EscapeCounter(*counted)
         self._signals = await asyncio.to_thread(count_signals, directory / "process.jsonl")
+        self.dropped = await asyncio.to_thread(count_dropped, directory / "process.jsonl")
         await self._recorder.open(self.attempt_id)
 
     async def record(self, facts: Sequence[Fact]) -> None:
         """Spool what happened; waits while the buffer is full."""
+        processes: list[event.Process] = []
+        escapes: list[event.EscapeAttempt] = []
         for fact in facts:
             if isinstance(fact, Denied):
-                await self._tell(self._escapes.add(fact, self._clock_ns()))
+                escapes += self._escapes.add(fact, self._clock_ns())
             elif isinstance(fact, Ran):
                 self._ran(fact)
             else:
-                await self._recorder.record(self.attempt_id, "process", fact)
+                processes.append(fact)
+        await self._recorder.record_all(self.attempt_id, "process", processes)
+        await self._tell(escapes)
 
     async def tick(self) -> None:
         """Some time has passed."""
         await self._tell(self._escapes.due(self._clock_ns()))
 
     async def _tell(self, events: Sequence[event.EscapeAttempt]) -> None:
-        for fields in events:
-            await self._recorder.record(self.attempt_id, "escape_attempt", fields)
+        if events:
+            await self._recorder.record_all(self.attempt_id, "escape_attempt", events)
 
     def _ran(self, fact: Ran) -> None:
         if self._tools >= MAX_TOOLS:
@@ -158,6 +163,16 @@ def count_escapes(path: Path) -> tuple[int, int]:
 def count_signals(path: Path) -> int:
     """The platform's signals that a spool file tells."""
     return sum("reason" in value for value in _lines(path, b'"reason":'))
+
+
+def count_dropped(path: Path) -> int:
+    """Undelivered events that a spool file's gap records count; above zero an earlier sink knew of a loss."""
+    if not path.exists():
+        return 0
+    with path.open("rb") as file:
+        gaps = [json.loads(line)["gap"] for line in file if b'"gap":' in line and line.endswith(b"\n")]
+    dropped = [gap for gap in gaps if gap["reason"] == DROPPED and gap["last"] is not None]
+    return sum(gap["last"] - gap["first"] + 1 for gap in dropped)
 
 
 def _lines(path: Path, with_: bytes = b"") -> list[dict[str, int]]:

@@ -111,7 +111,7 @@ def decode(packet: bytes) -> Packet:
     if len(packet) < HEADER.size:
         raise PointError(f"a packet of {len(packet)} bytes")
     size, kind, dropped = HEADER.unpack_from(packet)
-    if not HEADER.size <= size <= min(len(packet), MAX_HEADER_BYTES):
+    if not HEADER.size <= size <= MAX_HEADER_BYTES or size > len(packet):
         raise PointError(f"a header of {size} bytes")
     reader = _READERS.get(kind)
     if reader is None:
@@ -123,10 +123,12 @@ def decode(packet: bytes) -> Packet:
 
 
 def _who(context: pb.PointContext) -> Who:
+    # Each field is read from the message once: a read costs as much as the rest of a line.
+    time_ns, tid = context.time_ns, context.thread_id
     pid, ppid = context.thread_group_id, context.parent_thread_group_id
-    if not (0 <= context.thread_id <= MAX_PID and 0 <= pid <= MAX_PID and 0 <= ppid <= MAX_PID):
+    if not (0 <= tid <= MAX_PID and 0 <= pid <= MAX_PID and 0 <= ppid <= MAX_PID):
         raise PointError("a thread or process id out of range")
-    return Who(max(0, context.time_ns), context.thread_id, pid, ppid)
+    return Who(time_ns if time_ns > 0 else 0, tid, pid, ppid)
 
 
 def _started(body: bytes) -> Started:
@@ -152,9 +154,10 @@ def _executed(body: bytes) -> Executed:
 
 def _exited(body: bytes) -> Exited:
     message = pb.PointExit.FromString(body)
-    if not 0 <= message.exit_status <= 0xFFFF:
+    status = message.exit_status
+    if not 0 <= status <= 0xFFFF:
         raise PointError("exit: no wait status")
-    return Exited(_who(message.context_data), message.exit_status)
+    return Exited(_who(message.context_data), status)
 
 
 def _called(body: bytes) -> Called:

@@ -15,7 +15,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,6 +27,9 @@ PAUSE_BYTES = 32 << 20
 RESUME_BYTES = 8 << 20
 # Packets taken from one socket before the next one has its turn.
 TURN = 256
+# After a round that brought packets the thread rests this long, so that a steady stream comes in handfuls and not one
+# by one, each with a switch between threads. A sentry's buffer holds thousands of packets, a few hundred come meanwhile.
+GATHER_SECONDS = 0.003
 BACKLOG = 256
 # What a queued packet costs beside its bytes.
 PACKET_OVERHEAD = 128
@@ -56,11 +59,11 @@ class Connection:
         self._ready = asyncio.Event()
         self._woken = False
 
-    def put(self, stamp_ns: int, packet: bytes) -> bool:
-        """By the reader: queue a packet. False when the connection is to be left alone from now on."""
-        self._queue.append((stamp_ns, packet))
+    def put(self, packets: Sequence[tuple[int, bytes]]) -> bool:
+        """By the reader: queue packets. False when the connection is to be left alone from now on."""
+        self._queue.extend(packets)
         with self._lock:
-            self._bytes += len(packet) + PACKET_OVERHEAD
+            self._bytes += _cost(packets)
             self.paused = self._bytes > PAUSE_BYTES
         self.wake()
         return not self.paused
@@ -82,7 +85,7 @@ class Connection:
         taken = [self._queue.popleft() for _ in range(min(most, len(self._queue)))]
         if taken:
             with self._lock:
-                self._bytes -= sum(len(packet) + PACKET_OVERHEAD for _, packet in taken)
+                self._bytes -= _cost(taken)
                 resume = self.paused and self._bytes < RESUME_BYTES
                 self.paused = self.paused and not resume
             if resume:
@@ -100,6 +103,10 @@ class Connection:
         self._ready.clear()
 
 
+def _cost(packets: Sequence[tuple[int, bytes]]) -> int:
+    return sum([len(packet) for _, packet in packets]) + PACKET_OVERHEAD * len(packets)
+
+
 class Reader:
     """Owns the listening socket, its thread, and every connection's receiving end."""
 
@@ -109,7 +116,7 @@ class Reader:
         self._accepted = accepted
         self._loop = asyncio.get_running_loop()
         self._connections: dict[int, Connection] = {}
-        self._buffer = bytearray(MAX_PACKET_BYTES)
+        self._view = memoryview(bytearray(MAX_PACKET_BYTES))
         self._epoll = select.epoll()
         self._stop_read, self._stop_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._thread = threading.Thread(target=self._run, name="trace-reader", daemon=True)
@@ -144,13 +151,16 @@ class Reader:
     def _run(self) -> None:
         listener = self._listener.fileno()
         while True:
+            heard = False
             for handle, _ in self._epoll.poll():
                 if handle == self._stop_read:
                     return
                 if handle == listener:
                     self._accept()
                 elif (connection := self._connections.get(handle)) is not None:
-                    self._receive(connection)
+                    heard |= self._receive(connection)
+            if heard:
+                time.sleep(GATHER_SECONDS)
 
     def _accept(self) -> None:
         while True:
@@ -164,30 +174,39 @@ class Reader:
             self._connections[sock.fileno()] = Connection(sock, self._loop, self._resume)
             self._epoll.register(sock.fileno(), select.EPOLLIN)
 
-    def _receive(self, connection: Connection) -> None:
-        buffer, sock = self._buffer, connection.sock
+    def _receive(self, connection: Connection) -> bool:
+        """One turn of a socket; whether packets came."""
+        packets: list[tuple[int, bytes]] = []
+        over = not self._turn(connection, packets)
+        if packets and not connection.put(packets) and not over:
+            self._epoll.modify(connection.sock.fileno(), 0)
+            if not connection.paused:  # the consumer was faster than this line
+                self._resume(connection)
+        if over:
+            self._close(connection)
+        return bool(packets)
+
+    def _turn(self, connection: Connection, packets: list[tuple[int, bytes]]) -> bool:
+        """Take what a socket has, at most TURN packets; False at its end."""
+        buffer, sock = self._view, connection.sock
         for _ in range(TURN):
             try:
                 # The true length, even of a packet that does not fit.
                 size = sock.recv_into(buffer, 0, socket.MSG_TRUNC)
             except BlockingIOError:
-                return
+                return True
             except OSError:
-                size = 0  # reset: the end, as any other
+                return False  # reset: the end, as any other
             if not size:
-                self._close(connection)
-                return
+                return False
             if not connection.greeted:
-                if not self._greet(connection, bytes(buffer[: min(size, len(buffer))])):
-                    self._close(connection)
-                    return
+                if not self._greet(connection, bytes(buffer[:size])):
+                    return False
             elif size > len(buffer):
                 connection.oversized += 1
-            elif not connection.put(time.time_ns(), bytes(memoryview(buffer)[:size])):
-                self._epoll.modify(sock.fileno(), 0)
-                if not connection.paused:  # the consumer was faster than this line
-                    self._resume(connection)
-                return
+            else:
+                packets.append((time.time_ns(), bytes(buffer[:size])))
+        return True
 
     def _greet(self, connection: Connection, packet: bytes) -> bool:
         try:

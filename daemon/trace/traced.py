@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from daemon.trace.attempt import DROPPED, MALFORMED, TracedAttempt
-from daemon.trace.points import Point, PointError, Started, decode
+from daemon.trace.points import PointError, Started, decode
 from daemon.trace.reader import Connection
 from daemon.trace.tree import Fact, Tree
 from daemon.trace.unseen import Unseen
 
 # Packets between two turns of the event loop.
-BATCH = 100
+BATCH = 200
 TICK_SECONDS = 1.0
 COUNTER = 1 << 32
 
@@ -73,7 +73,14 @@ class Traced:
         while not self.container_id:
             for stamp_ns, packet in self.connection.take(1):
                 self._stamp = stamp_ns
-                point = self._decoded(packet)
+                self.received += 1
+                try:
+                    dropped, point = decode(packet)
+                except PointError as error:
+                    self._refuse(error)
+                    return False
+                if dropped:
+                    self._drop(dropped)
                 if isinstance(point, Started):
                     self.identify(point.container_id)
                 else:
@@ -88,41 +95,48 @@ class Traced:
     async def _batch(self) -> None:
         """Work off what is queued."""
         while packets := self.connection.take(BATCH):
+            facts: list[Fact] = []
             for stamp_ns, packet in packets:
                 # Our clock may be set back; the order of a stream's times is the order of its numbers.
-                self._stamp = max(stamp_ns, self._stamp)
-                await self._packet(packet)
+                if stamp_ns > self._stamp:
+                    self._stamp = stamp_ns
+                try:
+                    dropped, point = decode(packet)
+                except PointError as error:
+                    await self.record(facts)
+                    facts = []
+                    self._refuse(error)
+                    continue
+                if dropped != self._dropped:
+                    # What came before a loss stands before it.
+                    await self.record(facts)
+                    facts = []
+                    self._drop(dropped)
+                if point is not None:
+                    facts += self.tree.feed(point)
+            self.received += len(packets)
+            await self.record(facts)
             await asyncio.sleep(0)
         if self.connection.oversized != self._oversized:
             self._lose(self.connection.oversized - self._oversized, DROPPED)
             self._oversized = self.connection.oversized
-
-    async def _packet(self, packet: bytes) -> None:
-        point = self._decoded(packet)
-        if point is None or isinstance(point, Started):
-            return
-        await self.record(self.tree.feed(point))
 
     async def record(self, facts: Sequence[Fact]) -> None:
         """Give facts to the attempt, if there is one."""
         if facts and self.attempt is not None:
             await self.attempt.record(facts)
 
-    def _decoded(self, packet: bytes) -> Point | None:
-        self.received += 1
-        try:
-            dropped, point = decode(packet)
-        except PointError as error:
-            self._malformed += 1
-            if self._malformed == 1:
-                log.warning("trace_malformed", container_id=self.container_id, error=str(error))
-                self._lose(None, MALFORMED)
-            return None
-        if dropped != self._dropped:
-            # A counter of 32 bits, from somebody who may lie: it only ever adds.
-            self._lose((dropped - self._dropped) % COUNTER, DROPPED)
-            self._dropped = dropped
-        return point
+    def _refuse(self, error: PointError) -> None:
+        """A packet that no honest sentry sends: said once."""
+        self._malformed += 1
+        if self._malformed == 1:
+            log.warning("trace_malformed", container_id=self.container_id, error=str(error))
+            self._lose(None, MALFORMED)
+
+    def _drop(self, dropped: int) -> None:
+        """A counter of 32 bits, from somebody who may lie: it only ever adds."""
+        self._lose((dropped - self._dropped) % COUNTER, DROPPED)
+        self._dropped = dropped
 
     def _lose(self, count: int | None, reason: str) -> None:
         log.warning("trace_loss", container_id=self.container_id, count=count, reason=reason)

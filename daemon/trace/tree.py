@@ -81,32 +81,19 @@ class Process:
     helper: bool = False
     cpu_ms: float | None = None
     rss: int | None = None
-    told: set[int] = field(default_factory=set)
+    # Signals, by bit.
+    told: int = 0
     tools: list[_Tool] = field(default_factory=list)
 
 
 def command_line(argv: Iterable[bytes]) -> tuple[str, str]:
     """Arguments joined by spaces and cut, and the digest of them all joined by NUL."""
     words = tuple(argv)
-    head, size = [], 0
-    for word in words:
-        head.append(word[: event.COMMAND_LINE_BYTES])
-        size += len(head[-1]) + 1
-        if size > event.COMMAND_LINE_BYTES:
-            break
-    text = b" ".join(head)[: event.COMMAND_LINE_BYTES].decode("utf-8", "replace")
-    digest = DIGEST_PREFIX + hashlib.sha256(b"\0".join(words)).hexdigest()
-    return _fit(text), digest
-
-
-def _fit(text: str) -> str:
-    """Each bad byte has become three: cut again."""
-    encoded = text.encode("utf-8")
-    return (
-        text
-        if len(encoded) <= event.COMMAND_LINE_BYTES
-        else encoded[: event.COMMAND_LINE_BYTES].decode(errors="ignore")
-    )
+    text = b" ".join(words)[: event.COMMAND_LINE_BYTES].decode("utf-8", "replace")
+    if not text.isascii():
+        # Each bad byte has become three: cut again.
+        text = text.encode("utf-8")[: event.COMMAND_LINE_BYTES].decode(errors="ignore")
+    return text, DIGEST_PREFIX + hashlib.sha256(b"\0".join(words)).hexdigest()
 
 
 class Tree:
@@ -241,7 +228,7 @@ class Tree:
             born["forked"] = True
             facts.append(born)
         number = status & 0x7F
-        if number and not inferred and number not in process.told:
+        if number and not inferred and not process.told >> number & 1:
             # Nobody sent it by a call that we saw: the kernel did, or it went to a group.
             delivered = self._fields("signal_delivery", process, guest_ns)
             delivered["signal"], delivered["inferred"] = number, True
@@ -309,7 +296,7 @@ class Tree:
         else:
             if who.pid == INIT and target.helper:
                 return
-            target.told.add(sent.number)
+            target.told |= 1 << sent.number
         line, ppid = ("", None) if target is None else (target.command_line, target.ppid)
         self._sending[who.tid] = (sent, line, ppid)
 

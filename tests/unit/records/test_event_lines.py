@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -40,6 +41,28 @@ def test_prefixes_tell_events_from_gaps_without_parsing() -> None:
 def test_what_no_line_can_hold_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(event.EventError, match="resource event"):
         event.encode("resource", "att_1", 1, fields)
+
+
+def test_a_value_that_holds_itself_is_no_event() -> None:
+    arguments: dict[str, object] = {}
+    arguments["again"] = arguments
+    with pytest.raises(event.EventError, match="resource event"):
+        event.encode("resource", "att_1", 1, {**sample(1), "arguments": arguments})
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(st.text(min_size=1, max_size=9), st.integers(1, 2**63 - 1), _JSON)
+def test_a_line_is_what_json_makes_of_the_whole_event(attempt_id: str, sequence: int, value: Any) -> None:
+    fields = {**sample(1), "value": value}
+    head = {"kind": "resource", "attempt_id": attempt_id, "sequence": sequence}
+    expected = json.dumps({**head, **fields}, separators=(",", ":")).encode() + b"\n"
+    assert event.encode("resource", attempt_id, sequence, fields) == expected
 
 
 @given(st.binary(max_size=200))

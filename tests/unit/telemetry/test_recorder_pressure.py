@@ -66,6 +66,39 @@ async def test_a_full_buffer_makes_the_source_wait_and_loses_nothing(tmp_path: P
     assert [line["sequence"] for line in on_disk(tmp_path)] == recorded == list(range(1, 101))
 
 
+async def test_events_given_together_wait_for_room_and_keep_their_order(tmp_path: Path, held: threading.Event) -> None:
+    recorder = Recorder(tmp_path, nobody, buffer_bytes=2_000)
+    recorder.start()
+    await recorder.open("att_1")
+    together = [sample(number) for number in range(1, 101)]
+    task = asyncio.create_task(recorder.record_all("att_1", "resource", together))
+    done, _ = await asyncio.wait({task}, timeout=0.2)
+    assert not done
+    held.set()
+    await asyncio.wait_for(task, LIVENESS_SECONDS)
+    await recorder.record_all("att_1", "resource", [])
+    await recorder.close()
+    lines = on_disk(tmp_path)
+    assert event.sequence_problems(lines) == []
+    assert [line["timestamp_ns"] for line in lines] == [fields["timestamp_ns"] for fields in together]
+
+
+async def test_of_events_given_together_what_is_too_large_becomes_a_gap(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, nobody)
+    recorder.start()
+    await recorder.open("att_1")
+    large = {**sample(2), "padding": "x" * event.MAX_LINE_BYTES}
+    await recorder.record_all("att_1", "resource", [sample(1), large, sample(3)])
+    await recorder.close()
+    assert [line.get("sequence", line.get("gap")) for line in on_disk(tmp_path)] == [
+        1,
+        {"first": 2, "last": 2, "reason": "event_too_large"},
+        3,
+    ]
+    with pytest.raises(AttemptUnknownError):
+        await recorder.record_all("att_1", "resource", [sample(4)])
+
+
 async def test_a_source_that_cannot_wait_loses_and_the_gap_says_exactly_what(
     tmp_path: Path, held: threading.Event
 ) -> None:
