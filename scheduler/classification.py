@@ -77,6 +77,7 @@ class Evidence:
     time_limit_reached: bool = False
     blocked_syscalls: int = 0
     database_unavailable: bool = False
+    telemetry_incomplete: bool = False
 
     @property
     def oom_killed(self) -> bool:
@@ -150,6 +151,7 @@ def flags_of(evidence: Evidence) -> tuple[Flag, ...]:
         Flag.PIDS_EXHAUSTED: evidence.pids_exhausted,
         Flag.DATABASE_UNAVAILABLE: evidence.database_unavailable,
         Flag.ESCAPE_ATTEMPT: evidence.blocked_syscalls > 0,
+        Flag.TELEMETRY_INCOMPLETE: evidence.telemetry_incomplete,
     }
     return tuple(sorted(flag for flag, present in seen.items() if present))
 

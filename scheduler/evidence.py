@@ -42,4 +42,5 @@ def evidence_of(report: daemon_pb.SandboxAttempt) -> Evidence | None:
         time_limit_reached=seen.time_limit_reached,
         blocked_syscalls=seen.blocked_syscalls,
         database_unavailable=seen.database_unavailable,
+        telemetry_incomplete=seen.trace_incomplete or seen.telemetry_gaps > 0,
     )

@@ -5,7 +5,7 @@ The same attempt gives the same bytes however often it is asked, so that appendi
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from gauntlet.daemon.v1 import daemon_service_pb2 as daemon_pb
 
@@ -99,7 +99,22 @@ def _sandbox(attempt: Attempt, report: daemon_pb.SandboxAttempt | None) -> Sandb
         oom_kills=_oom_kills(evidence),
         blocked_syscalls=evidence.blocked_syscalls if evidence is not None else None,
         telemetry_events=usage.telemetry_events if usage is not None else None,
+        **_seen(report),
     )
+
+
+def _seen(report: daemon_pb.SandboxAttempt) -> dict[str, Any]:
+    """What the daemon saw that decides nothing, under the record's names."""
+    if not report.HasField("evidence"):
+        return {}
+    seen = report.evidence
+    return {
+        "telemetry_gaps": seen.telemetry_gaps,
+        "trace_dropped": seen.trace_dropped,
+        "trace_incomplete": seen.trace_incomplete,
+        "disk_high": seen.disk_high,
+        "suspect_files": seen.suspect_files,
+    }
 
 
 def _exit_code(evidence: Evidence | None, outcome: Outcome | None) -> int | None:

@@ -1,7 +1,7 @@
 """PID 1 in Python, in process: the supervisor's protocol for the fake runtime.
 
-Owns READY, PING, ASSIGN, LIST_EXECS, SIGNAL, KILL_ALL, STOP and EXEC of a few commands (`true false echo cat sleep env
-sh -c 'exit N'`, and whatever a test adds to `commands`). Leaves out files: every FILE_OPEN is answered ENOSYS. It is
+Owns READY, PING, ASSIGN, LIST_EXECS, SIGNAL, KILL_ALL, STOP and EXEC of the commands in `fake_commands` (and whatever a
+test adds to `commands`). Leaves out files: every FILE_OPEN is answered ENOSYS. It is
 bound to the real one by the supervisor's own codec and by the runtime's contract tests.
 """
 
@@ -12,87 +12,14 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
-from daemon.supervisor.frames import FLAG_EOF, Decoder, Frame, FrameType, encode
-from daemon.supervisor.transport import ByteTransport
+from daemon.runtime.fake_commands import COMMANDS, Command, FakeProcess
+from daemon.runtime.fake_transport import FakeTransport
+from daemon.supervisor.frames import FLAG_EOF, Frame, FrameType, encode
 
 PROTOCOL = 1
-
-
-@dataclass
-class FakeProcess:
-    """One running command, as its implementation sees it."""
-
-    argv: list[str]
-    env: Mapping[str, str]
-    exec_id: str
-    stream: int
-    emit: Callable[[FrameType, bytes], None]
-    stdin: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
-    received: int = 0
-    totals: dict[str, int] = field(default_factory=lambda: {"stdout": 0, "stderr": 0})
-    signal: int | None = None
-    task: asyncio.Task[None] | None = None
-
-    def out(self, data: bytes) -> None:
-        """Write to stdout."""
-        self.emit(FrameType.STDOUT, data)
-
-    def err(self, data: bytes) -> None:
-        """Write to stderr."""
-        self.emit(FrameType.STDERR, data)
-
-
-Command = Callable[[FakeProcess], Awaitable[int]]
-
-
-class FakeTransport(ByteTransport):
-    """One attachment to a fake PID 1."""
-
-    def __init__(self, supervisor: FakeSupervisor) -> None:
-        """Attached at once."""
-        self._supervisor = supervisor
-        self._decoder = Decoder()
-        self._buffer = bytearray()
-        self._changed = asyncio.Event()
-        self._ended = False
-
-    async def read(self, n: int) -> bytes:
-        """See the port."""
-        while not self._buffer and not self._ended:
-            self._changed.clear()
-            await self._changed.wait()
-        data = bytes(self._buffer[:n])
-        del self._buffer[:n]
-        return data
-
-    async def write(self, data: bytes) -> None:
-        """See the port."""
-        if self._ended:
-            raise BrokenPipeError("the sandbox is gone")
-        if not self._decoder.buffered:
-            data = data.lstrip(b"\0")  # the run of zeros before a SYNC; no frame begins with one
-        for frame in self._decoder.feed(data):
-            self._supervisor.handle(frame)
-        await asyncio.sleep(0)
-
-    async def close(self) -> None:
-        """See the port."""
-        self._supervisor.transports.discard(self)
-        self.end()
-
-    def deliver(self, data: bytes) -> None:
-        """Output of PID 1."""
-        self._buffer += data
-        self._changed.set()
-
-    def end(self) -> None:
-        """The stream is over, once what was delivered is read."""
-        self._ended = True
-        self._changed.set()
 
 
 class FakeSupervisor:
@@ -113,7 +40,7 @@ class FakeSupervisor:
 
     def attach(self) -> FakeTransport:
         """Another attachment; output goes to all of them."""
-        transport = FakeTransport(self)
+        transport = FakeTransport(self.handle, self.transports.discard)
         self.transports.add(transport)
         return transport
 
@@ -302,52 +229,3 @@ def _result() -> dict[str, Any]:
         "error": None,
         "error_errno": None,
     }
-
-
-async def _true(_: FakeProcess) -> int:
-    return 0
-
-
-async def _false(_: FakeProcess) -> int:
-    return 1
-
-
-async def _echo(process: FakeProcess) -> int:
-    process.out(" ".join(process.argv[1:]).encode() + b"\n")
-    return 0
-
-
-async def _env(process: FakeProcess) -> int:
-    for name, value in sorted(process.env.items()):
-        process.out(f"{name}={value}\n".encode())
-    return 0
-
-
-async def _cat(process: FakeProcess) -> int:
-    while (data := await process.stdin.get()) is not None:
-        process.out(data)
-    return 0
-
-
-async def _sleep(process: FakeProcess) -> int:
-    await asyncio.sleep(float(process.argv[1]))
-    return 0
-
-
-async def _sh(process: FakeProcess) -> int:
-    words = process.argv[2].split() if len(process.argv) == 3 and process.argv[1] == "-c" else []
-    if len(words) == 2 and words[0] == "exit":
-        return int(words[1])
-    process.err(b"the fake shell only knows: exit N\n")
-    return 2
-
-
-COMMANDS: Mapping[str, Command] = {
-    "true": _true,
-    "false": _false,
-    "echo": _echo,
-    "env": _env,
-    "cat": _cat,
-    "sleep": _sleep,
-    "sh": _sh,
-}

@@ -16,8 +16,8 @@ from records.ledger.memory import MemoryLedger
 from records.ledger.port import Ledger
 from scheduler.clock import Clock
 from scheduler.config import SchedulerConfig
+from scheduler.core import Core, Ports
 from scheduler.daemon_port import DaemonClient
-from scheduler.main import Core, Ports
 from scheduler.model import Attempt, NodeRow, Priority, RequestKey
 from scheduler.store.memory import MemoryStore
 from scheduler.store.port import ControlStore
