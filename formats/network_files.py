@@ -58,7 +58,8 @@ def report_problems(entries: Iterable[Mapping[str, Any]]) -> list[Problem]:
 
 def _problem(entry: Mapping[str, Any]) -> Problem:
     place = entry["file"] if entry["line"] is None else f"{entry['file']}:{entry['line']}"
-    return Problem(place, entry["path"], f"{entry['code']} {entry['name']}: {entry['message']}", entry["fix"])
+    service = f" (service {entry['service']})" if entry["service"] else ""
+    return Problem(place, entry["path"], f"{entry['code']} {entry['name']}{service}: {entry['message']}", entry["fix"])
 
 
 def _file(directory: Path, name: str) -> NetworkText:

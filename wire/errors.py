@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
+from urllib.parse import quote
 
 import grpc
 from google.protobuf import any_pb2, duration_pb2
@@ -17,9 +18,15 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 DOMAIN = "gauntlet-sandbox"
 DETAILS_KEY = "grpc-status-details-bin"
-# Trailing metadata travels in HTTP/2 headers, which receivers cap at 8 KiB by default.
+# Trailing metadata travels in HTTP/2 headers, which receivers cap at 8 KiB by default. An error beyond a receiver's
+# cap arrives as a broken stream without any reason, so what does not fit is counted instead of sent.
+MAX_TRAILER_BYTES = 7_500
 MAX_MESSAGE_CHARS = 2_000
-MAX_VIOLATIONS = 20
+MAX_MESSAGE_BYTES = 3_000
+"""The message is sent twice, in the status and percent-encoded in a header of its own."""
+_PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+_RESERVED_BYTES = 120
+"""For the type's name and for the count of what did not fit."""
 
 
 class WireError(Exception):
@@ -95,7 +102,7 @@ def internal() -> WireError:
 
 def to_status(error: WireError) -> status_pb2.Status:
     """The `google.rpc.Status` of an error."""
-    message = error.message[:MAX_MESSAGE_CHARS]
+    message = _message(error.message)
     status = status_pb2.Status(code=error.code.value[0], message=message)
     info = error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)
     details: list[object] = [info]
@@ -116,16 +123,52 @@ def to_status(error: WireError) -> status_pb2.Status:
     if error.resource is not None:
         kind, name = error.resource
         details.append(error_details_pb2.ResourceInfo(resource_type=kind, resource_name=name))
-    if error.violations:
-        bad = error_details_pb2.BadRequest()
-        for path, description in error.violations[:MAX_VIOLATIONS]:
-            bad.field_violations.add(field=path, description=description[:200])
-        details.append(bad)
     for detail in details:
-        packed = any_pb2.Any()
-        packed.Pack(detail)  # type: ignore[arg-type]
-        status.details.append(packed)
+        _pack(status, detail)
+    if error.violations:
+        _pack(status, _bad_request(error.violations, MAX_TRAILER_BYTES - status.ByteSize() - _encoded_bytes(message)))
     return status
+
+
+def _pack(status: status_pb2.Status, detail: object) -> None:
+    packed = any_pb2.Any()
+    packed.Pack(detail)  # type: ignore[arg-type]
+    status.details.append(packed)
+
+
+def _cut(text: str, limit: int = MAX_MESSAGE_CHARS) -> str:
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _encoded_bytes(text: str) -> int:
+    """The size of a text as gRPC's own message header carries it."""
+    return len(quote(text, safe=_PLAIN))
+
+
+def _message(text: str) -> str:
+    """The text as far as it fits both ways in which it is sent."""
+    text = _cut(text)
+    while _encoded_bytes(text) > MAX_MESSAGE_BYTES:
+        text = _cut(text, len(text) * 3 // 4)
+    return text
+
+
+def _bad_request(violations: Sequence[tuple[str, str]], room: int) -> error_details_pb2.BadRequest:
+    """The violations that fit into `room` bytes, each whole up to 2,000 characters, and how many more there are."""
+    bad = error_details_pb2.BadRequest()
+    room -= _RESERVED_BYTES
+    for told, (path, description) in enumerate(violations):
+        entry = error_details_pb2.BadRequest.FieldViolation(field=_cut(path, 500), description=_cut(description))
+        while not told and entry.ByteSize() + 4 > room and len(entry.description) > 100:
+            entry.description = _cut(entry.description, len(entry.description) * 3 // 4)  # one at least is told
+        size = entry.ByteSize() + 4
+        if size > room:
+            rest = len(violations) - told
+            bad.field_violations.add(description=f"and {rest} more problem{'s' if rest > 1 else ''}")
+            break
+        bad.field_violations.append(entry)
+        room -= size
+    return bad
 
 
 @dataclass(eq=False)
@@ -144,7 +187,11 @@ class WireFailure(Exception):
 
     def __str__(self) -> str:
         text = self.message or self.code
-        untold = [f"{path}: {description}" for path, description in self.violations if description not in text]
+        untold = [
+            f"{path}: {description}" if path else description
+            for path, description in self.violations
+            if description not in text
+        ]
         return text + "".join(f"\n  {line}" for line in untold)
 
 

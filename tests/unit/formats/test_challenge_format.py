@@ -146,8 +146,10 @@ def test_a_network_report_becomes_problems_with_file_line_path_and_fix():
         "fix": "drop it", "file": "network/compose.yaml",
     }  # fmt: skip
     first, second = report_problems([entry, {**entry, "line": None, "path": ""}])
-    assert str(first) == "network/compose.yaml:3: services.a: R27 BACKEND_GAP: no; drop it"
-    assert str(second) == "network/compose.yaml: R27 BACKEND_GAP: no; drop it"
+    assert str(first) == "network/compose.yaml:3: services.a: R27 BACKEND_GAP (service a): no; drop it"
+    assert str(second) == "network/compose.yaml: R27 BACKEND_GAP (service a): no; drop it"
+    (third,) = report_problems([{**entry, "service": None}])
+    assert str(third) == "network/compose.yaml:3: services.a: R27 BACKEND_GAP: no; drop it"
 
 
 @pytest.mark.parametrize("missing", ["no/such/dir", "."])

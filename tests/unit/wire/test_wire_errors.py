@@ -149,3 +149,58 @@ def test_every_channel_option_is_one_that_grpc_knows():
     library = Path(cygrpc.__file__).read_bytes()
     for name, _ in (*client.OPTIONS, *server.OPTIONS):
         assert name.encode() + b"\0" in library, name
+
+
+class Verbose(pb_grpc.SchedulerServiceServicer):
+    """Fails with as many and as long violations as the attempt's name says: COUNT-CHARACTERS-MESSAGE."""
+
+    async def GetAttempt(self, request, context):
+        count, length, message = map(int, request.attempt_id.split("-"))
+        found = [(f"network/compose.yaml:{n}: services.web", f"R{n} " + "\u00e9" * length) for n in range(count)]
+        raise errors.invalid("CHALLENGE_INVALID", "\u00e9" * message, found)
+
+
+@pytest.fixture
+async def verbose(tmp_path):
+    """A stub on gRPC's default options: another language's client has no others."""
+    endpoint = f"unix://{tmp_path}/v.sock"
+    server = Server(endpoint, {NAME: (pb_grpc.add_SchedulerServiceServicer_to_server, Verbose())}, socket_mode=0o660)
+    await server.start()
+    async with grpc.aio.insecure_channel(f"unix:{tmp_path}/v.sock") as channel:
+        yield pb_grpc.SchedulerServiceStub(channel)
+    await server.stop(0)
+
+
+async def failure_of(stub, count, length, message):
+    with pytest.raises(errors.WireFailure) as caught:
+        await client.call(stub.GetAttempt, pb.GetAttemptRequest(attempt_id=f"{count}-{length}-{message}"))
+    assert caught.value.reason == "CHALLENGE_INVALID", caught.value
+    return caught.value
+
+
+async def test_a_dozen_problems_of_ordinary_length_arrive_whole(verbose):
+    failure = await failure_of(verbose, 12, 200, 40)
+    assert failure.violations == tuple(
+        (f"network/compose.yaml:{n}: services.web", f"R{n} " + "\u00e9" * 200) for n in range(12)
+    )
+
+
+async def test_one_long_problem_arrives_up_to_two_thousand_characters(verbose):
+    ((_, told),) = (await failure_of(verbose, 1, 1990, 0)).violations
+    assert told == "R0 " + "\u00e9" * 1990
+    ((_, cut),) = (await failure_of(verbose, 1, 9000, 0)).violations
+    assert len(cut) == errors.MAX_MESSAGE_CHARS and cut.endswith("...")
+
+
+@pytest.mark.parametrize(
+    ("count", "length", "message"), [(1000, 5, 10), (300, 500, 500), (50, 5000, 2500), (3, 1, 9999)]
+)
+async def test_what_does_not_fit_is_counted_and_nothing_is_lost_silently(verbose, count, length, message):
+    """An error that is larger than a receiver takes would arrive as a broken stream, without any reason."""
+    failure = await failure_of(verbose, count, length, message)
+    told = [entry for entry in failure.violations if entry[0]]
+    assert [path for path, _ in told] == [f"network/compose.yaml:{n}: services.web" for n in range(len(told))]
+    assert (told and len(told) < count) or count == 3
+    if len(told) < count:
+        assert failure.violations[-1] == ("", f"and {count - len(told)} more problems")
+        assert f"and {count - len(told)} more problems" in str(failure)
