@@ -66,6 +66,15 @@ def table(title: str, rows: list[dict[str, Any]], columns: list[str]) -> Table:
     return out
 
 
+def _missing(sandbox: dict[str, Any]) -> str:
+    """What the number of events does not count."""
+    gaps, dropped = sandbox.get("telemetry_gaps") or 0, sandbox.get("trace_dropped") or 0
+    words = [f"{gaps} gaps"] if gaps else []
+    words += [f"{dropped} dropped by the sandbox's kernel"] if dropped else []
+    words += ["the trace was interrupted"] if sandbox.get("trace_incomplete") and not dropped else []
+    return f" (incomplete: {', '.join(words)})" if words else ""
+
+
 def record_table(value: dict[str, Any]) -> Table:
     """A record's main facts, two columns."""
     sandbox = value.get("sandbox") or {}
@@ -87,7 +96,11 @@ def record_table(value: dict[str, Any]) -> Table:
     if (peak := sandbox.get("peak_memory_bytes")) is not None:
         rows.append(("peak memory", f"{peak / 2**20:.1f} MiB"))
     if (events := sandbox.get("telemetry_events")) is not None:
-        rows.append(("events", events))
+        rows.append(("events", f"{events}{_missing(sandbox)}"))
+    if sandbox.get("disk_high"):
+        rows.append(("disk", "was more than 80 % full"))
+    if files := sandbox.get("suspect_files"):
+        rows.append(("withheld from judges", f"{files} files that may be half written"))
     if workspace.get("diff_digest"):
         counts = ", ".join(f"{workspace.get(kind)} {kind}" for kind in ("added", "modified", "deleted"))
         rows += [("changed", counts), ("diff digest", workspace["diff_digest"])]

@@ -59,6 +59,7 @@ class Flag(StrEnum):
     PIDS_EXHAUSTED = "PIDS_EXHAUSTED"
     DATABASE_UNAVAILABLE = "DATABASE_UNAVAILABLE"
     ESCAPE_ATTEMPT = "ESCAPE_ATTEMPT"
+    TELEMETRY_INCOMPLETE = "TELEMETRY_INCOMPLETE"
 
 
 EXIT_REASONS: dict[Outcome, str] = {
@@ -86,7 +87,10 @@ class KilledBy(_Part):
 class SandboxRecord(_Part):
     """The sandbox and what it used. Bytes, percent of one CPU, counts; null where nothing was observed.
 
-    `exit_code` is 0 after an end that the platform ordered; `killed_by` then says what it sent.
+    `exit_code` is 0 after an end that the platform ordered; `killed_by` then says what it sent. `disk_high`: the
+    workspace was more than 80 % full. `suspect_files`: changed files that may be half written after a crash, withheld
+    from the judges. `telemetry_gaps`: gap records among the events, resource samples aside; `trace_dropped`: events
+    that the sandbox's kernel could not deliver; `trace_incomplete`: process or escape events are missing.
     """
 
     sandbox_id: str | None = None
@@ -106,6 +110,11 @@ class SandboxRecord(_Part):
     oom_kills: int | None = None
     blocked_syscalls: int | None = None
     telemetry_events: int | None = None
+    telemetry_gaps: int | None = None
+    trace_dropped: int | None = None
+    trace_incomplete: bool | None = None
+    disk_high: bool | None = None
+    suspect_files: int | None = None
 
 
 class WorkspaceRecord(_Part):

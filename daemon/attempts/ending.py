@@ -195,6 +195,9 @@ class Ender:
         facts.usage.disk_written_bytes = done.peaks.disk_written_bytes
         facts.usage.pids_peak = done.peaks.pids_peak
         facts.usage.telemetry_events = done.telemetry_events
+        facts.evidence.telemetry_gaps = done.telemetry_gaps
+        facts.evidence.trace_incomplete = not done.trace_complete
+        facts.evidence.trace_dropped = done.trace_dropped
         facts.evidence.blocked_syscalls = max(facts.evidence.blocked_syscalls, done.blocked_syscalls)
         facts.evidence.memory_near_limit = facts.evidence.memory_near_limit or done.memory_near_limit
         facts.evidence.oom_kill_count = max(facts.evidence.oom_kill_count, done.oom_kill_count)

@@ -67,6 +67,9 @@ class Evidence:
     blocked_syscalls: int = 0
     database_unavailable: bool = False
     suspect_files: int = 0
+    trace_incomplete: bool = False
+    trace_dropped: int = 0
+    telemetry_gaps: int = 0
 
 
 @dataclass(slots=True)

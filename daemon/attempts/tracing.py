@@ -184,6 +184,7 @@ class SinkTracing:
             gaps={count.kind: count.gaps for count in answer.counts if count.gaps},
             blocked_syscalls=answer.blocked_syscalls,
             complete=not answer.session_lost,
+            dropped=answer.dropped,
         )
 
     async def _record_tool(self, run: pb.ToolRun) -> bool:

@@ -124,6 +124,11 @@ def evidence(value: Evidence) -> pb.Evidence:
         time_limit_reached=value.time_limit_reached,
         blocked_syscalls=value.blocked_syscalls,
         database_unavailable=value.database_unavailable,
+        disk_high=value.disk_high,
+        suspect_files=value.suspect_files,
+        trace_incomplete=value.trace_incomplete,
+        trace_dropped=value.trace_dropped,
+        telemetry_gaps=value.telemetry_gaps,
     )
     if value.cause is not None:
         message.cause = pb.EndCause.Value(f"END_CAUSE_{value.cause.value}")

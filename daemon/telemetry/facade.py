@@ -222,6 +222,7 @@ class Telemetry:
             stored=False,
             blocked_syscalls=there.blocked_syscalls,
             trace_complete=there.complete,
+            trace_dropped=there.dropped,
         )
         await asyncio.to_thread(_write_finished, self.spool_root / attempt_id, finished)
         return finished

@@ -78,12 +78,16 @@ class Peaks:
 
 @dataclass(frozen=True, slots=True)
 class ElsewhereEnd:
-    """What another process spooled of an attempt, once nothing more can follow: events and gap records by kind."""
+    """What another process spooled of an attempt, once nothing more can follow: events and gap records by kind.
+
+    `dropped` counts what never reached it, as far as anybody knows.
+    """
 
     counts: dict[str, int]
     gaps: dict[str, int]
     blocked_syscalls: int
     complete: bool
+    dropped: int = 0
 
 
 class Elsewhere(Protocol):
@@ -116,8 +120,14 @@ class Finished:
     stored: bool
     blocked_syscalls: int = 0
     trace_complete: bool = True
+    trace_dropped: int = 0
 
     @property
     def telemetry_events(self) -> int:
         """Events of all kinds, gaps not counted."""
         return sum(self.counts.values())
+
+    @property
+    def telemetry_gaps(self) -> int:
+        """Gap records, those of resource samples aside: a missing sample hides no act."""
+        return sum(number for kind, number in self.gaps.items() if kind != "resource")

@@ -339,6 +339,25 @@ async def test_kill_9_loses_nothing_that_was_spooled_and_says_the_rest(fresh: Si
     await client.close()
 
 
+async def test_what_was_dropped_is_counted_across_a_restart(fresh: SinkProcess, attempt: str) -> None:
+    container, client = container_id(), fresh.client()
+    sentry = await asyncio.to_thread(Sentry, fresh.socket, container)
+    await client.expect(container)
+    await client.bind(container, attempt)
+    sentry.send(clone(1, 10), execve(10, "sh"), exited(10, dropped=5))
+    await asyncio.to_thread(_until_spooled, fresh, attempt, "process", 3)
+    fresh.kill()
+    sentry.close()
+    fresh.start()
+    done = await client.finish(container, attempt, [])
+    assert [line["gap"]["reason"] for line in fresh.lines(attempt) if "gap" in line] == [
+        "trace_dropped",
+        "trace_session_lost",
+    ]
+    assert (done.dropped, done.session_lost) == (5, True)
+    await client.close()
+
+
 async def test_a_running_attempt_that_is_bound_anew_says_what_it_missed(fresh: SinkProcess, attempt: str) -> None:
     container, client = container_id(), fresh.client()
     sentry = await asyncio.to_thread(Sentry, fresh.socket, container)

@@ -73,6 +73,7 @@ async def test_a_disk_that_stays_full_runs_into_the_time_limit_and_is_judged(env
         assert "No space left on device" in filled.output
         record = await ended(to, attempt_id)
     assert (record["outcome"], record["fault"], record["flags"]) == ("TIMED_OUT", "AGENT", ["DISK_FULL"])
+    assert record["sandbox"]["disk_high"] is True
     assert record["agent_feedback"] == FEEDBACK
     assert "objective" in record["scores"]
     assert record["scoring_impact"]["resource_efficiency"] == "penalized"

@@ -176,6 +176,7 @@ def test_a_file_that_was_not_seen_whole_before_a_crash_is_withheld(environment: 
             if "files_withheld_from_judges" in line and record["attempt_id"] in line
         ]
         assert [line["files"] for line in withheld] == ([1] if name == "mapped" else [])
+        assert record["sandbox"]["suspect_files"] == len(withheld)
     assert scores == {"written": 100, "mapped": scores["mapped"]}
     assert scores["mapped"] < 100
 

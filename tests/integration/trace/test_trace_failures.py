@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 
 import pytest
 from gauntlet.daemon.v1 import daemon_service_pb2 as pb
@@ -13,7 +14,7 @@ from cli import sandbox
 from tests.support.attempts import ended as ended_attempt
 from tests.support.attempts import run_script, running
 from tests.support.challenge_files import exec_step, make_challenge, write_script
-from tests.support.environment import until
+from tests.support.environment import gauntlet, until
 from tests.support.told import gap_free, told
 from wire import client
 
@@ -90,7 +91,39 @@ async def test_a_killed_sink_is_replaced_under_a_running_attempt_and_the_loss_sa
     assert [line["gap"]["reason"] for line in lines if "gap" in line] == ["trace_session_lost"]
     assert record["outcome"] == "SUBMITTED"
     assert record["sandbox"]["blocked_syscalls"] == 2
-    assert record["flags"] == ["ESCAPE_ATTEMPT"]
+    assert record["flags"] == ["ESCAPE_ATTEMPT", "TELEMETRY_INCOMPLETE"]
+    lost = {name: record["sandbox"][name] for name in ("telemetry_gaps", "trace_incomplete", "trace_dropped")}
+    assert lost == {"telemetry_gaps": 1, "trace_incomplete": True, "trace_dropped": 0}
+
+
+async def test_what_a_stopped_sink_did_not_take_is_counted_said_and_flagged(environment, tmp_path):
+    """A sentry whose buffer is full tries for seconds and then drops; it counts, and the count reaches the record."""
+    words = ["x" * 100_000] * 10
+    program = f"import subprocess\nfor _ in range(4): subprocess.run(['true', *{words!r}], check=True)"
+    async with running(environment, make_challenge(tmp_path / "c")) as (to, attempt_id, agent):
+        assert await run(agent, "echo", "before") == 0
+        spool = environment.state / "node" / "spool" / attempt_id
+        await until(lambda: b"echo before" in (spool / "process.jsonl").read_bytes())
+        await sandbox.write_file(agent, "challenge/flood.py", program.encode())
+        environment.processes["trace"].send_signal(signal.SIGSTOP)
+        try:
+            assert await run(agent, "python3", "challenge/flood.py") == 0
+        finally:
+            environment.processes["trace"].send_signal(signal.SIGCONT)
+        assert await run(agent, "echo", "after") == 0
+        await sandbox.submit(agent)
+        record = await ended_attempt(to, attempt_id)
+    lines = told(environment, attempt_id, "process")
+    gaps = [line["gap"] for line in lines if "gap" in line]
+    assert {gap["reason"] for gap in gaps} == {"trace_dropped"}
+    lost = record["sandbox"]
+    assert lost["trace_dropped"] == sum(gap["last"] - gap["first"] + 1 for gap in gaps) > 0
+    assert (lost["telemetry_gaps"], lost["trace_incomplete"]) == (len(gaps), True)
+    assert (record["outcome"], record["fault"], record["flags"]) == ("SUBMITTED", "NONE", ["TELEMETRY_INCOMPLETE"])
+    heard = [e["command_line"] for e in lines if e.get("event") == "process_spawn"]
+    assert (heard[0], heard[-1]) == ("echo before", "echo after")
+    shown = gauntlet(environment, "attempt", "get", attempt_id).stdout.decode()
+    assert f"{lost['trace_dropped']} dropped by the sandbox's kernel" in shown
 
 
 async def test_an_idle_sandbox_that_lost_its_sink_is_heard_again_when_it_is_claimed(environment, tmp_path):

@@ -77,6 +77,9 @@ def whole_facts() -> AttemptFacts:
         database_unavailable=True,
         suspect_files=2,
         disk_high=True,
+        trace_incomplete=True,
+        trace_dropped=3,
+        telemetry_gaps=4,
     )
     default = Evidence()
     untouched = [f.name for f in fields(evidence) if getattr(evidence, f.name) == getattr(default, f.name)]
@@ -110,6 +113,15 @@ def test_the_journal_gives_back_exactly_what_it_was_given(tmp_path):
     journal.put(facts)
     journal.close()
     assert Journal(tmp_path / "j.db").load() == [facts]
+
+
+def test_the_report_carries_every_piece_of_evidence():
+    evidence = whole_facts().evidence
+    message = mapping.evidence(evidence)
+    same = [f.name for f in fields(Evidence) if f.name not in ("cause", "signals")]
+    assert {name: getattr(message, name) for name in same} == {name: getattr(evidence, name) for name in same}
+    assert message.cause == pb.END_CAUSE_SANDBOX_DIED
+    assert [(sent.name, sent.reason) for sent in message.signals] == [("SIGTERM", "soft_timeout")]
 
 
 def test_the_journal_forgets_a_released_attempt_and_its_calls(tmp_path):

@@ -67,3 +67,24 @@ def test_a_record_that_has_not_ended_says_so():
     text = shown(views.record_table(value))
     assert "not ended yet" in text
     assert "None" not in text
+
+
+def test_a_record_says_what_its_events_lack_and_what_was_doubtful():
+    value = {
+        "attempt_id": "att_1",
+        "challenge_id": "c",
+        "agent_id": "a",
+        "outcome": "OOM_KILLED",
+        "fault": "AGENT",
+        "sandbox": {"telemetry_events": 90, "telemetry_gaps": 0, "trace_dropped": 0, "trace_incomplete": False},
+    }
+    whole = shown(views.record_table(value))
+    assert "90" in whole
+    assert not any(word in whole for word in ("incomplete", "withheld", "80 %"))
+    value["sandbox"] |= {"telemetry_gaps": 2, "trace_dropped": 7, "disk_high": True, "suspect_files": 3}
+    text = shown(views.record_table(value))
+    assert "90 (incomplete: 2 gaps, 7 dropped by the sandbox's kernel)" in text
+    assert "was more than 80 % full" in text
+    assert "3 files that may be half written" in text
+    value["sandbox"] |= {"telemetry_gaps": 0, "trace_dropped": 0, "trace_incomplete": True}
+    assert "90 (incomplete: the trace was interrupted)" in shown(views.record_table(value))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from gauntlet.daemon.v1 import daemon_service_pb2 as daemon_pb
 
@@ -91,6 +93,21 @@ def test_evidence_says_what_was_not_known() -> None:
     assert (evidence.container_exit_code, evidence.oom_kill_count, evidence.lost) == (None, None, True)
     assert (evidence.cause, evidence.workspace_extracted, evidence.identity_confirmed) == (Cause.UNKNOWN, False, False)
     assert evidence.sent("SIGKILL") and not evidence.sent("SIGTERM")
+
+
+@pytest.mark.parametrize(
+    ("seen", "incomplete"),
+    [
+        ({}, False),
+        ({"trace_incomplete": True}, True),
+        ({"telemetry_gaps": 1}, True),
+        ({"disk_high": True, "suspect_files": 3}, False),
+    ],
+    ids=str,
+)
+def test_any_loss_of_events_is_evidence_of_it(seen: dict[str, Any], incomplete: bool) -> None:
+    evidence = evidence_of(daemon_pb.SandboxAttempt(evidence=daemon_pb.Evidence(**seen)))
+    assert evidence is not None and evidence.telemetry_incomplete is incomplete
 
 
 @pytest.mark.parametrize("cause", [value for value in daemon_pb.EndCause.values() if value])

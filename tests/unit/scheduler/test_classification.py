@@ -47,14 +47,21 @@ def test_no_evidence_is_a_void() -> None:
 
 def test_flags_stand_beside_the_outcome_and_are_sorted() -> None:
     evidence = Evidence(
-        cause=SUBMIT, blocked_syscalls=1, disk_full=True, pids_exhausted=True, database_unavailable=True
+        cause=SUBMIT,
+        blocked_syscalls=1,
+        disk_full=True,
+        pids_exhausted=True,
+        database_unavailable=True,
+        telemetry_incomplete=True,
     )
     assert classify(evidence, memory_limit_bytes=MEMORY).flags == (
         Flag.DATABASE_UNAVAILABLE,
         Flag.DISK_FULL,
         Flag.ESCAPE_ATTEMPT,
         Flag.PIDS_EXHAUSTED,
+        Flag.TELEMETRY_INCOMPLETE,
     )
+    assert set(classify(evidence, memory_limit_bytes=MEMORY).flags) == set(Flag)
     assert classify(Evidence(cause=SUBMIT), memory_limit_bytes=MEMORY).flags == ()
 
 
@@ -104,6 +111,7 @@ AGENTS_MEANS = {
     "submitted": (False, True),
     "time_limit_reached": (False, True),
     "blocked_syscalls": (0, 5),
+    "telemetry_incomplete": (False, True),
 }
 
 
@@ -126,7 +134,7 @@ def test_the_agent_cannot_mint_a_void() -> None:
             assert verdict.outcome not in (Outcome.VOIDED, Outcome.CANCELLED), evidence
             assert verdict.fault is not Fault.PLATFORM, evidence
             tried += 1
-    assert tried == 7 * 2**8 * 3
+    assert tried == 7 * 2**9 * 3
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,20 @@ def test_an_ended_attempt() -> None:
     assert document()["workspace"]["added"] == 2 and document()["workspace"]["manifest_digest"] is None
 
 
+def test_what_was_lost_and_what_is_doubtful_is_in_the_record() -> None:
+    seen = {
+        "telemetry_gaps": 2,
+        "trace_dropped": 40,
+        "trace_incomplete": True,
+        "disk_high": True,
+        "suspect_files": 3,
+    }
+    sandbox = document(report=report(**seen))["sandbox"]
+    assert {name: sandbox[name] for name in seen} == seen
+    clean = document()["sandbox"]
+    assert [clean[name] for name in seen] == [0, 0, False, False, 0]
+
+
 @pytest.mark.parametrize(
     ("evidence", "kills"),
     [

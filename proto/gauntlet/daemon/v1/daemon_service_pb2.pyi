@@ -216,6 +216,11 @@ class Evidence(_message.Message):
     TIME_LIMIT_REACHED_FIELD_NUMBER: _builtins.int
     BLOCKED_SYSCALLS_FIELD_NUMBER: _builtins.int
     DATABASE_UNAVAILABLE_FIELD_NUMBER: _builtins.int
+    DISK_HIGH_FIELD_NUMBER: _builtins.int
+    SUSPECT_FILES_FIELD_NUMBER: _builtins.int
+    TRACE_INCOMPLETE_FIELD_NUMBER: _builtins.int
+    TRACE_DROPPED_FIELD_NUMBER: _builtins.int
+    TELEMETRY_GAPS_FIELD_NUMBER: _builtins.int
     cause: Global___EndCause.ValueType
     """What ended the attempt first."""
     container_exit_known: _builtins.bool
@@ -252,6 +257,16 @@ class Evidence(_message.Message):
     """Denied system calls reported by the sentry."""
     database_unavailable: _builtins.bool
     """A declared database never became available."""
+    disk_high: _builtins.bool
+    """The workspace was seen more than 80 % full."""
+    suspect_files: _builtins.int
+    """Changed files that may be half written, withheld from the judges; only after a crash or an OOM."""
+    trace_incomplete: _builtins.bool
+    """Process or escape events are missing: dropped, malformed, or the trace was interrupted."""
+    trace_dropped: _builtins.int
+    """Trace events that the sandbox's kernel said it could not deliver, as far as they were counted."""
+    telemetry_gaps: _builtins.int
+    """Gap records among the attempt's events. Those of resource samples are not counted: a missing sample hides no act."""
     @_builtins.property
     def signals(self) -> _containers.RepeatedCompositeFieldContainer[Global___SentSignal]:
         """Every signal that we sent, in order."""
@@ -278,10 +293,15 @@ class Evidence(_message.Message):
         time_limit_reached: _builtins.bool = ...,
         blocked_syscalls: _builtins.int = ...,
         database_unavailable: _builtins.bool = ...,
+        disk_high: _builtins.bool = ...,
+        suspect_files: _builtins.int = ...,
+        trace_incomplete: _builtins.bool = ...,
+        trace_dropped: _builtins.int = ...,
+        telemetry_gaps: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked_syscalls", b"blocked_syscalls", "cause", b"cause", "container_exit_code", b"container_exit_code", "container_exit_known", b"container_exit_known", "database_unavailable", b"database_unavailable", "disk_full", b"disk_full", "identity_confirmed", b"identity_confirmed", "memory_near_limit", b"memory_near_limit", "oom_event", b"oom_event", "oom_kill_count", b"oom_kill_count", "pids_exhausted", b"pids_exhausted", "platform_fault", b"platform_fault", "runtime_panic", b"runtime_panic", "runtime_panic_excerpt", b"runtime_panic_excerpt", "signals", b"signals", "submitted", b"submitted", "time_limit_reached", b"time_limit_reached", "workspace_error", b"workspace_error", "workspace_extracted", b"workspace_extracted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked_syscalls", b"blocked_syscalls", "cause", b"cause", "container_exit_code", b"container_exit_code", "container_exit_known", b"container_exit_known", "database_unavailable", b"database_unavailable", "disk_full", b"disk_full", "disk_high", b"disk_high", "identity_confirmed", b"identity_confirmed", "memory_near_limit", b"memory_near_limit", "oom_event", b"oom_event", "oom_kill_count", b"oom_kill_count", "pids_exhausted", b"pids_exhausted", "platform_fault", b"platform_fault", "runtime_panic", b"runtime_panic", "runtime_panic_excerpt", b"runtime_panic_excerpt", "signals", b"signals", "submitted", b"submitted", "suspect_files", b"suspect_files", "telemetry_gaps", b"telemetry_gaps", "time_limit_reached", b"time_limit_reached", "trace_dropped", b"trace_dropped", "trace_incomplete", b"trace_incomplete", "workspace_error", b"workspace_error", "workspace_extracted", b"workspace_extracted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -219,7 +219,7 @@ class Attempt(_message.Message):
     """Where on the node the diff and changed files are kept."""
     @_builtins.property
     def flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Flags: DISK_FULL, PIDS_EXHAUSTED, DATABASE_UNAVAILABLE, ESCAPE_ATTEMPT."""
+        """Flags: DISK_FULL, PIDS_EXHAUSTED, DATABASE_UNAVAILABLE, ESCAPE_ATTEMPT, TELEMETRY_INCOMPLETE."""
 
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
