@@ -51,7 +51,6 @@ class TracedAttempt:
         self._escapes = EscapeCounter(*counted)
         self._signals = await asyncio.to_thread(count_signals, directory / "process.jsonl")
         self.dropped = await asyncio.to_thread(count_dropped, directory / "process.jsonl")
-        self.dropped = await asyncio.to_thread(count_dropped, directory / "process.jsonl")
         await self._recorder.open(self.attempt_id)
 
     async def record(self, facts: Sequence[Fact]) -> None:
@@ -164,16 +163,6 @@ def count_escapes(path: Path) -> tuple[int, int]:
 def count_signals(path: Path) -> int:
     """The platform's signals that a spool file tells."""
     return sum("reason" in value for value in _lines(path, b'"reason":'))
-
-
-def count_dropped(path: Path) -> int:
-    """Undelivered events that a spool file's gap records count; above zero an earlier sink knew of a loss."""
-    if not path.exists():
-        return 0
-    with path.open("rb") as file:
-        gaps = [json.loads(line)["gap"] for line in file if b'"gap":' in line and line.endswith(b"\n")]
-    dropped = [gap for gap in gaps if gap["reason"] == DROPPED and gap["last"] is not None]
-    return sum(gap["last"] - gap["first"] + 1 for gap in dropped)
 
 
 def count_dropped(path: Path) -> int:
