@@ -28,6 +28,10 @@ from network.problems import Problem
 from network.render import backend as backends
 from network.render.names import DEFAULT_NAMESPACE, DEFAULT_SANDBOX_ID
 from network.spec import Kind
+from network.yamlread import MAX_BYTES
+
+MAX_JSON_BYTES = 64 << 20
+"""Of what `evaluate` and `--diff` read: hundreds of services stay far below."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -101,7 +105,7 @@ def explain(
     changes = None
     if diff is not None and checked.ok:
         try:
-            changes = difference(json.loads(_read(str(diff))), document)
+            changes = difference(_read_json(str(diff)), document)
         except (ApprovalError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
             _usage(f"--diff {diff}: {error}")
         document["diff"] = changes
@@ -161,7 +165,7 @@ def evaluate(
 ) -> None:
     """Compute the verdicts from rendered objects alone, sharing no code with the renderers."""
     try:
-        document = json.loads(_read(file))
+        document = _read_json(file)
         if not isinstance(document, dict):
             _usage(f"{file}: not what `render --json` prints")
         evaluated = evaluate_objects(document)
@@ -215,10 +219,24 @@ def _target(backend: BackendName | None, cluster: Cluster | None) -> Backend:
 
 
 def _read(file: str) -> bytes:
+    """The file as far as its reader takes it, and one byte more: the reader says what is too long."""
+    return _bounded(file, MAX_BYTES)
+
+
+def _read_json(file: str) -> Any:
+    """A document that this program printed. Raises JSONDecodeError, UnicodeDecodeError and RecursionError."""
+    text = _bounded(file, MAX_JSON_BYTES)
+    if len(text) > MAX_JSON_BYTES:
+        _usage(f"{file}: longer than the {MAX_JSON_BYTES} bytes that a document may have")
+    return json.loads(text)
+
+
+def _bounded(file: str, limit: int) -> bytes:
     if file == "-":
-        return sys.stdin.buffer.read()
+        return sys.stdin.buffer.read(limit + 1)
     try:
-        return Path(file).read_bytes()
+        with Path(file).open("rb") as opened:
+            return opened.read(limit + 1)
     except OSError as error:
         _usage(f"{file}: {error.strerror}")
 

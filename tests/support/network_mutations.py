@@ -17,6 +17,8 @@ import yaml
 CORPUS = {path.name: path.read_bytes() for path in sorted((Path(__file__).parent / "network_corpus").glob("*.yaml"))}
 FILES = [text for name, text in CORPUS.items() if name not in ("isolation.yaml", "cluster.yaml")]
 TREES = {text: yaml.safe_load(text) for name, text in CORPUS.items() if name != "bomb.yaml"}
+MAX_BYTES = 3 << 20
+"""More than a reader takes, and no more: memory is to be the reader's."""
 TOKENS = (
     b"{", b"}", b"[", b"]", b": ", b"- ", b"&x ", b"*x", b"<<: ", b"<<: *x\n", b"!!str ", b"!!binary ",
     b"!!python/name:os.system ", b"!x ", b"!<tag:yaml.org,2002:int> ", b"|\n", b"|2-\n", b">+\n", b"'", b'"', b"\n",
@@ -68,7 +70,7 @@ def _text(rng: random.Random, real: bytes) -> bytes:
     text = real if kind < 5 or real not in TREES else _dumped(rng, _restructured(rng, TREES[real]))
     if kind in (3, 4, 7, 8):
         text = _decorated(rng, text)
-    return _damaged(rng, text) if kind in (1, 2, 3, 9) else text
+    return (_damaged(rng, text) if kind in (1, 2, 3, 9) else text)[:MAX_BYTES]
 
 
 def _damaged(rng: random.Random, text: bytes) -> bytes:
@@ -89,7 +91,7 @@ def _damaged(rng: random.Random, text: bytes) -> bytes:
             data[at:at] = rng.choice(list(CORPUS.values()))
         else:  # past the limits of size, depth and number of values
             data[at:at] = (data[at : at + rng.randint(1, 30)] or b"- ") * rng.choice((5_000, 60_000))
-            del data[(1 << 20) + 100 :]
+            del data[MAX_BYTES:]
     return bytes(data)
 
 

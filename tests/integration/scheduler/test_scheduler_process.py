@@ -339,6 +339,22 @@ async def test_a_network_file_is_checked_at_upload_and_explained_in_the_record(
         "network/compose.yaml:2", "network/compose.yaml:2", "network/compose.yaml:3",
     ]  # fmt: skip
     assert all("R27 BACKEND_GAP" in words for _, words in refused.violations)
+    service = [words.split(": ")[0].rpartition("(service ")[2] for _, words in refused.violations]
+    assert service == ["a)", "a)", "b)"] and all("; " in words for _, words in refused.violations)
+
+    wrong = "".join(f"  s{n}: {{network_mode: host, privileged: true, {'k' * 60}: 1}}\n" for n in range(200))
+    compose.write_text("services:\n" + wrong)
+    with pytest.raises(grpc.RpcError) as caught:
+        await clients.upload(challenge)
+    many = decode(caught.value)
+    assert (many.code, many.reason) == ("INVALID_ARGUMENT", "CHALLENGE_INVALID")
+    *told, (_, rest) = many.violations
+    assert len(told) >= 5 and rest.startswith("and ") and rest.endswith(" more problems")
+    for field, words in told:
+        assert field.startswith("network/compose.yaml:") and ": services.s" in field and "; " in words
+        assert words.startswith(
+            ("R27 BACKEND_GAP (service s", "R1 NET_MODE_UNSUPPORTED (service s", "R11 COMPOSE_KEY (service s")
+        )
 
     compose.write_text("services:\n  a: {network_mode: none}\n")
     attempt = await clients.submit(await clients.upload(challenge), "agent")

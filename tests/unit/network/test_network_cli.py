@@ -211,3 +211,18 @@ def test_evaluate_refuses_other_documents() -> None:
     assert run("evaluate", "-", stdin="services: {}").exit_code == 2
     assert run("evaluate", "-", stdin="[]").exit_code == 2
     assert run("evaluate", "-", stdin='{"objects": [{"kind": "Odd"}], "pods": {}}').exit_code == 1
+
+
+def test_an_endless_file_is_refused_before_memory_ends() -> None:
+    """A child with little address space: what is no file of a sane size is not read to its end."""
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))"
+    code = f"{limit}; from cli.network import app; app()"
+    for words in (["check", "/dev/zero"], ["explain", "-"], ["check", "-", "--isolation", "/dev/zero"],
+                  ["check", "-", "--cluster", "/dev/zero"], ["evaluate", "/dev/zero"]):  # fmt: skip
+        with Path("/dev/zero").open("rb") as zeros:
+            done = subprocess.run(
+                [sys.executable, "-c", code, *words], stdin=zeros, capture_output=True, text=True, timeout=60
+            )
+        assert done.returncode in (1, 2), done.stderr[-2000:]
+        assert "Traceback" not in done.stderr and "MemoryError" not in done.stderr
+        assert "longer than" in done.stdout + done.stderr
