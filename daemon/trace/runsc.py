@@ -107,7 +107,8 @@ class Runsc:
                         process.kill()
                     await process.wait()
         if code != 0:
-            raise RunscError(f"runsc {' '.join(arguments[:2])}: {words[-500:].decode(errors='replace').strip()}")
+            told = words[-500:].decode(errors="replace").strip()
+            raise RunscError(f"runsc {' '.join(arguments[:2])} ended with {code}: {told or 'no word'}")
         return answer
 
 
