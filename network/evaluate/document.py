@@ -15,27 +15,30 @@ from network.evaluate.flows import read_objects
 from network.evaluate.identities import Identity, pod
 from network.evaluate.labels import CLUSTER_KEY, CLUSTER_NAME
 from network.evaluate.reading import Reader
-from network.evaluate.rules import Rule
+from network.evaluate.rules import Rule, read_port
+from network.evaluate.traffic import NOTHING, Traffic
 
 __all__ = ["Document", "Service", "read_document"]
 
 #: Kinds that live in a namespace and say where the sandbox is.
 _NAMESPACED = frozenset({"CiliumNetworkPolicy", "NetworkPolicy", "FQDNNetworkPolicy"})
 _CONTAINER = "DockerSandbox"
-_CONTAINER_KEYS = frozenset({"service", "networkMode", "runtime", "publish"})
+_CONTAINER_KEYS = frozenset({"service", "networkMode", "runtime", "publish", "siblingPorts"})
 
 
 @dataclass(frozen=True)
 class Service:
     """One service: its pod as an identity, the names published inside it, and its runtime class.
 
-    `offline` services run in a container that has no network interface, where no object applies.
+    `offline` services run in a container that has no network interface, where no object applies; `limited` is the
+    traffic that their container says siblings would be limited to, None without a limit.
     """
 
     identity: Identity
     hosts: tuple[str, ...]
     runtime_class: str | None
     offline: bool
+    limited: Traffic | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def read_document(document: Mapping[str, Any]) -> Document:
         if not root.has(key):
             raise EvaluateError("document", f"it has no {key}; expected what `gauntlet network render --json` prints")
     objects = list(root.at("objects").items())
-    containers = {_offline_service(item) for item in objects if item.at("kind").value == _CONTAINER}
+    containers = dict(_offline_service(item) for item in objects if item.at("kind").value == _CONTAINER)
     policies = [item.value for item in objects if item.at("kind").value != _CONTAINER]
     namespace = _namespace(root, objects)
     cluster = _only("cluster", _clusters(policies)) or CLUSTER_NAME
@@ -71,19 +74,26 @@ def read_document(document: Mapping[str, Any]) -> Document:
             tuple(item.text() for item in spec.at("hosts").items()),
             None if runtime.value is None else runtime.text(),
             name in containers,
+            containers.get(name),
         )
-    if containers and (policies or containers != set(services)):
+    if containers and (policies or set(containers) != set(services)):
         raise EvaluateError("document", "containers without network and policy objects are mixed")
     return Document(tuple(read_objects(policies, cluster)), services, namespace, cluster)
 
 
-def _offline_service(item: Reader) -> str:
-    """The service of a container object, which must have no interface and no published port."""
+def _offline_service(item: Reader) -> tuple[str, Traffic | None]:
+    """The service of a container object, which must have no interface and no published port, and its limit."""
     spec = item.at("spec")
     spec.mapping(_CONTAINER_KEYS)
     if spec.at("networkMode").text() != "none" or list(spec.at("publish").items()):
         raise spec.fail("only a container without network can be judged")
-    return spec.at("service").text()
+    limited = None
+    if spec.has("siblingPorts"):
+        limited = NOTHING
+        for port in spec.at("siblingPorts").items():
+            port.mapping(frozenset({"port", "protocol"}))
+            limited |= read_port(port, port.at("port").integer(), None, port.at("protocol").text())
+    return spec.at("service").text(), limited
 
 
 def _namespace(root: Reader, objects: list[Reader]) -> str:

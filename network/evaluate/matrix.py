@@ -151,7 +151,9 @@ class _View:
 def _verdict(name: str, views: Mapping[str, _View]) -> dict[str, Any]:
     view = views[name]
     if view.service.offline:
-        return _fields(view.service, dns="siblings" if view.service.hosts else "none")
+        limited = view.service.limited
+        ports = None if limited is None else _ports(limited)
+        return _fields(view.service, dns="siblings" if view.service.hosts else "none", ports=ports)
     reaching = {other: view.reached_from(views[other]) for other in views if other != name}
     # What its own kind may send in shows the ports of a service that no sibling reaches.
     used = union(reaching.values()) | view.ingress.permitted(view.service.identity)

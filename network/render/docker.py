@@ -21,8 +21,11 @@ RUNTIME = "gauntlet-runsc"
 
 def render(plan: Plan) -> list[Object]:
     """One object: the arguments of the container that concern the network."""
-    [(service, _)] = plan.decision.matrix.items()
+    [(service, verdict)] = plan.decision.matrix.items()
     meta = metadata(plan.sandbox_id, plan.namespace, service)
+    limited: Object = {}
+    if verdict.ports is not None:  # nobody is there to use them; said so that no limit of the file gets lost
+        limited["siblingPorts"] = [port.to_json() for port in verdict.ports]
     return [
         {
             "apiVersion": API,
@@ -33,6 +36,7 @@ def render(plan: Plan) -> list[Object]:
                 "networkMode": "none",
                 "runtime": RUNTIME,
                 "publish": [],
+                **limited,
             },
         }
     ]

@@ -70,6 +70,16 @@ def test_every_shape_of_verdict(backend: str, with_cluster: bool) -> None:
     assert agreed >= (2 if backend == "docker" else 5)
 
 
+@pytest.mark.parametrize("ports", ["", "ports: [{port: 80, protocol: TCP}, {port: 53, protocol: ANY}]", "ports: []"])
+@pytest.mark.parametrize("isolated", ["", "networkIsolated: true"])
+def test_a_lone_services_ports_are_the_same_for_every_backend(ports: str, isolated: str) -> None:
+    """Nobody can use them on a local sandbox, and the file limits them all the same."""
+    body = ", ".join(text for text in ("image: x", ports, isolated) if text)
+    outcome = values(f"services: {{default: {{{body}}}}}")
+    assert all(agree(outcome, backend) for backend in BACKENDS)
+    assert (outcome.matrix["default"].ports is None) == (bool(isolated) or "80" not in ports)
+
+
 def test_domain_lists_behind_a_gateway_on_gke() -> None:
     text = "allowDomains: [a.b, '*.c.d']\nallowDomainsPorts: [{port: 22, protocol: TCP, domain: a.b}]"
     outcome = values(text, cluster=GATEWAY)
