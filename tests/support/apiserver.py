@@ -44,6 +44,12 @@ KINDS = {
     "CiliumNetworkPolicy": ("/apis/cilium.io/v2", "ciliumnetworkpolicies", True),
     "CiliumClusterwideNetworkPolicy": ("/apis/cilium.io/v2", "ciliumclusterwidenetworkpolicies", False),
 }
+POLICIES = frozenset(KINDS) - {"Namespace", "Service"}
+KINDS |= {
+    "Pod": ("/api/v1", "pods", True),
+    "Job": ("/apis/batch/v1", "jobs", True),
+    "RuntimeClass": ("/apis/node.k8s.io/v1", "runtimeclasses", False),
+}
 
 
 @dataclass(frozen=True)
@@ -173,9 +179,10 @@ class ApiServer:
         where = f"/namespaces/{item['metadata']['namespace']}" if namespaced else ""
         return self.call("POST", f"{prefix}{where}/{plural}?dryRun=All&fieldValidation=Strict", item)
 
-    def ensure_namespace(self, name: str) -> None:
-        """Make a namespace unless it is there."""
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    def ensure_namespace(self, name: str, **labels: str) -> None:
+        """Make a namespace unless it is there; `pod_security="restricted"` enforces that Pod Security Standard."""
+        found = {f"{key.replace('_', '-')}.kubernetes.io/enforce": value for key, value in labels.items()}
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": found}}
         reply = self.call("POST", "/api/v1/namespaces", body)
         if reply.status not in (201, 409):
             raise RuntimeError(f"namespace {name}: {reply.message}")

@@ -16,8 +16,8 @@ OTHER_SANDBOX = "another-sandbox"
 SANDBOX_LABEL = "gauntlet.dev/sandbox-id"
 ADDRESSES = (
     "203.0.113.7", "203.0.114.1", "10.20.3.4", "10.0.9.9", "10.65.0.1", "10.128.0.9", "198.51.100.7", "198.51.100.70",
-    "192.0.2.9", "200.1.1.1", "8.8.8.8", "169.254.169.254", "169.254.170.23", "168.63.129.16", "100.100.100.200",
-    "2001:db8::7", "2600::1", "fd00:ec2::254", "fd20:ce::254", "fe80::1",
+    "192.0.2.9", "200.1.1.1", "8.8.8.8", "169.254.169.254", "169.254.20.10", "169.254.170.23", "168.63.129.16",
+    "100.100.100.200", "2001:db8::7", "2600::1", "fd00:ec2::254", "fd20:ce::254", "fe80::1",
 )  # fmt: skip
 NAMED = {
     "198.18.0.1": "a.example", "198.18.0.2": "www.a.example", "198.18.0.3": "x.b.example",
@@ -73,6 +73,8 @@ class Promise:
             return asks and probe in (("UDP", 53), ("TCP", 53))
         if kind not in ("address", "named"):
             return False
+        if rest == "169.254.20.10" and not self.cilium:  # the node's resolver, which is an address there
+            return verdict["dns"] in ("listed", "all") and probe in (("UDP", 53), ("TCP", 53))
         found = ipaddress.ip_address(rest)
         if any(found in item for item in self.protected):
             return False
