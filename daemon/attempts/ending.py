@@ -201,8 +201,9 @@ class Ender:
         facts.evidence.blocked_syscalls = max(facts.evidence.blocked_syscalls, done.blocked_syscalls)
         facts.evidence.memory_near_limit = facts.evidence.memory_near_limit or done.memory_near_limit
         facts.evidence.oom_kill_count = max(facts.evidence.oom_kill_count, done.oom_kill_count)
-        if facts.limits is not None and done.peaks.pids_peak >= facts.limits.pids:
-            facts.evidence.pids_exhausted = True
+        # A refusal says it exactly; samples stand in where nothing is traced.
+        sampled = facts.limits is not None and done.peaks.pids_peak >= facts.limits.pids
+        facts.evidence.pids_exhausted = facts.evidence.pids_exhausted or done.pids_refused or sampled
 
 
 class Releaser:

@@ -20,6 +20,7 @@ from daemon.attempts.registry import Registry
 from daemon.telemetry.facade import Telemetry
 from daemon.telemetry.spool import scan_file
 from daemon.telemetry.types import ElsewhereEnd, TelemetryError
+from daemon.trace.attempt import REFUSED_FILE
 from daemon.trace.client import TraceClient, Untraced
 from formats import event
 from wire.errors import WireFailure
@@ -185,6 +186,7 @@ class SinkTracing:
             blocked_syscalls=answer.blocked_syscalls,
             complete=not answer.session_lost,
             dropped=answer.dropped,
+            pids_refused=answer.pids_refused,
         )
 
     async def _record_tool(self, run: pb.ToolRun) -> bool:
@@ -234,4 +236,5 @@ def _from_spool(directory: Path) -> ElsewhereEnd:
             counts[kind] = tally.events
         if tally.gaps:
             gaps[kind] = tally.gaps
-    return ElsewhereEnd(counts, gaps, counts.get("escape_attempt", 0), complete=False)
+    refused = (directory / REFUSED_FILE).exists()
+    return ElsewhereEnd(counts, gaps, counts.get("escape_attempt", 0), complete=False, pids_refused=refused)

@@ -223,6 +223,7 @@ class Telemetry:
             blocked_syscalls=there.blocked_syscalls,
             trace_complete=there.complete,
             trace_dropped=there.dropped,
+            pids_refused=there.pids_refused,
         )
         await asyncio.to_thread(_write_finished, self.spool_root / attempt_id, finished)
         return finished

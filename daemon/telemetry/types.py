@@ -80,7 +80,7 @@ class Peaks:
 class ElsewhereEnd:
     """What another process spooled of an attempt, once nothing more can follow: events and gap records by kind.
 
-    `dropped` counts what never reached it, as far as anybody knows.
+    `dropped` counts what never reached it, as far as anybody knows; `pids_refused`: the limit of processes was met.
     """
 
     counts: dict[str, int]
@@ -88,6 +88,7 @@ class ElsewhereEnd:
     blocked_syscalls: int
     complete: bool
     dropped: int = 0
+    pids_refused: bool = False
 
 
 class Elsewhere(Protocol):
@@ -121,6 +122,7 @@ class Finished:
     blocked_syscalls: int = 0
     trace_complete: bool = True
     trace_dropped: int = 0
+    pids_refused: bool = False
 
     @property
     def telemetry_events(self) -> int:

@@ -19,11 +19,13 @@ from daemon.telemetry.recorder import Recorder
 from daemon.telemetry.spool import sync_directory
 from daemon.trace.escapes import EscapeCounter
 from daemon.trace.news import News
-from daemon.trace.tree import Denied, Fact, Ran
+from daemon.trace.tree import Denied, Fact, Ran, Refused
 from formats import event
 
 KINDS = ("process", "escape_attempt")
 FINISHED_FILE = "trace_finished.json"
+# Is there once the sandbox's limit of processes refused one.
+REFUSED_FILE = "trace_pids_refused"
 MAX_TOOLS = 10_000
 # Reasons of gap records.
 DROPPED, LOST, MALFORMED, TOOLS_LOST = "trace_dropped", "trace_session_lost", "trace_malformed", "trace_tools"
@@ -43,10 +45,14 @@ class TracedAttempt:
         self._escapes = EscapeCounter()
         self._signals = 0
         self._tools = 0
+        self._refused = False
+        self._refused_file = Path()
 
     async def open(self, spool: Path) -> None:
         """Open the streams; what an earlier sink spooled counts."""
         directory = spool / self.attempt_id
+        self._refused_file = directory / REFUSED_FILE
+        self._refused = await asyncio.to_thread(self._refused_file.exists)
         counted = await asyncio.to_thread(count_escapes, directory / "escape_attempt.jsonl")
         self._escapes = EscapeCounter(*counted)
         self._signals = await asyncio.to_thread(count_signals, directory / "process.jsonl")
@@ -62,6 +68,8 @@ class TracedAttempt:
                 escapes += self._escapes.add(fact, self._clock_ns())
             elif isinstance(fact, Ran):
                 self._ran(fact)
+            elif isinstance(fact, Refused):
+                await self._note_refusal()
             else:
                 processes.append(fact)
         await self._recorder.record_all(self.attempt_id, "process", processes)
@@ -74,6 +82,12 @@ class TracedAttempt:
     async def _tell(self, events: Sequence[event.EscapeAttempt]) -> None:
         if events:
             await self._recorder.record_all(self.attempt_id, "escape_attempt", events)
+
+    async def _note_refusal(self) -> None:
+        """Keep it where the next sink finds it: the first one of an attempt is all that matters."""
+        if not self._refused:
+            self._refused = True
+            await asyncio.to_thread(self._refused_file.touch)
 
     def _ran(self, fact: Ran) -> None:
         if self._tools >= MAX_TOOLS:
@@ -127,6 +141,7 @@ class TracedAttempt:
             blocked_syscalls=self._escapes.total,
             dropped=self.dropped,
             session_lost=self.lost,
+            pids_refused=self._refused,
         )
         await asyncio.to_thread(_write, spool / self.attempt_id / FINISHED_FILE, answer.SerializeToString())
         answer.tools.extend(self.news.unacknowledged(self.attempt_id))
@@ -144,7 +159,7 @@ def finished(spool: Path, attempt_id: str) -> pb.FinishResponse | None:
 def remove_spool(spool: Path, attempt_id: str) -> None:
     """Remove what the sink keeps of an attempt; the directory too, unless a daemon keeps something in it."""
     directory = spool / attempt_id
-    for name in (FINISHED_FILE, *(f"{kind}.{suffix}" for kind in KINDS for suffix in ("jsonl", "mark"))):
+    for name in (FINISHED_FILE, REFUSED_FILE, *(f"{kind}.{suffix}" for kind in KINDS for suffix in ("jsonl", "mark"))):
         (directory / name).unlink(missing_ok=True)
     if not any(directory.iterdir()):
         directory.rmdir()

@@ -23,6 +23,9 @@ KILLED_CALL = "ptrace"
 KILL, RT_SIGQUEUEINFO, TKILL, TGKILL, RT_TGSIGQUEUEINFO = 62, 129, 200, 234, 297
 SIGNALS = (KILL, RT_SIGQUEUEINFO, TKILL, TGKILL, RT_TGSIGQUEUEINFO)
 SIGSYS, MAX_SIGNAL = 31, 64
+# Calls that make a process or a thread (clone, fork, vfork; clone3 stops at the filter). One that fails with EAGAIN met
+# the limit of processes: the only sign of it, for dead children that nobody has waited for count as well.
+MAKING = frozenset({56, 57, 58})
 # What a runtime sends to its own threads all the time: Go's pre-emption (SIGURG), the C library's cancel and setxid.
 THREAD_SIGNALS = frozenset({23, 32, 33})
 

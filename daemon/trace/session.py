@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from daemon.trace.calls import DENIED, SIGNALS
+from daemon.trace.calls import DENIED, MAKING, SIGNALS
 
 # One session a sandbox, and this is its only legal name.
 NAME = "Default"
@@ -24,9 +24,9 @@ BACKOFF, BACKOFF_MAX = "25us", "10ms"
 
 
 def points() -> list[str]:
-    """Every point: the sentry's own, signals at both ends (a target may be gone before the call ends), denials."""
+    """Every point: the sentry's own, signals at both ends (a target may be gone before the call ends), refusals."""
     signals = [f"syscall/sysno/{number}/{end}" for number in SIGNALS for end in ("enter", "exit")]
-    return [*SENTRY_POINTS, *signals, *(f"syscall/sysno/{number}/exit" for number in DENIED)]
+    return [*SENTRY_POINTS, *signals, *(f"syscall/sysno/{number}/exit" for number in (*DENIED, *sorted(MAKING)))]
 
 
 def session(endpoint: Path) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The processes of one sandbox, as its sentry tells them: who made whom, what each ran, how each ended.
 
-Pure: points in, facts out. A fact is a process event's fields, a denied call, or a run of a tool. Left out: threads,
-PID 1, the helpers that PID 1 starts for itself, and its starts of programs that do not exist. A process that never
-ran a program of its own is told as `forked` when it ends, under its maker's command line.
+Pure: points in, facts out. A fact is a process event's fields, a denied call, a run of a tool, or a refused start.
+Left out: threads, PID 1, the helpers that PID 1 starts for itself, and its starts of programs that do not exist. A
+process that never ran a program of its own is told as `forked` when it ends, under its maker's command line.
 
 A hostile sentry can lie about its own sandbox and make this grow to MAX_PROCESSES, no more.
 """
@@ -12,9 +12,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from errno import EAGAIN
 from typing import NamedTuple
 
-from daemon.trace.calls import DENIED, KILLED_CALL, SIGNALS, SIGSYS, Sent, errno_name, signal_of
+from daemon.trace.calls import DENIED, KILLED_CALL, MAKING, SIGNALS, SIGSYS, Sent, errno_name, signal_of
 from daemon.trace.points import Called, Cloned, Executed, Exited, Point, Who
 from formats import event
 from formats.canonical import DIGEST_PREFIX
@@ -57,7 +58,13 @@ class Ran(NamedTuple):
     status: int
 
 
-Fact = event.Process | Denied | Ran
+class Refused(NamedTuple):
+    """A process or thread that was not made: the limit was reached."""
+
+    pid: int
+
+
+Fact = event.Process | Denied | Ran | Refused
 
 
 class _Tool(NamedTuple):
@@ -251,6 +258,9 @@ class Tree:
         return facts
 
     def _called(self, point: Called) -> list[Fact]:
+        if point.sysno in MAKING:
+            refused = point.ended and point.errno == EAGAIN and point.who.pid != INIT
+            return [Refused(point.who.pid)] if refused else []
         if point.sysno in SIGNALS:
             return self._signalled(point)
         name = DENIED.get(point.sysno)

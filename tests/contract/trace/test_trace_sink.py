@@ -358,6 +358,34 @@ async def test_what_was_dropped_is_counted_across_a_restart(fresh: SinkProcess, 
     await client.close()
 
 
+async def test_a_refused_process_is_known_to_every_sink_that_follows(fresh: SinkProcess, attempt: str) -> None:
+    container, client = container_id(), fresh.client()
+    sentry = await asyncio.to_thread(Sentry, fresh.socket, container)
+    await client.expect(container)
+    await client.bind(container, attempt)
+    sentry.send(*a_command(10), *[syscall(11, 57, errno=11)] * 300, *a_command(12))
+    await asyncio.to_thread(_until_spooled, fresh, attempt, "process", 4)
+    fresh.kill()
+    sentry.close()
+    fresh.start()
+    done = await client.finish(container, attempt, [])
+    assert done.pids_refused
+    assert len([line for line in fresh.lines(attempt) if "gap" not in line]) == 4
+    await client.close()
+
+
+async def test_an_attempt_that_was_refused_nothing_says_so(
+    process: SinkProcess, client: TraceClient, attempt: str
+) -> None:
+    container = container_id()
+    sentry = await asyncio.to_thread(Sentry, process.socket, container)
+    await client.expect(container)
+    await client.bind(container, attempt)
+    sentry.send(*a_command(10), syscall(11, 57, errno=0), syscall(11, 57, errno=12))
+    sentry.close()
+    assert not (await client.finish(container, attempt, [])).pids_refused
+
+
 async def test_a_running_attempt_that_is_bound_anew_says_what_it_missed(fresh: SinkProcess, attempt: str) -> None:
     container, client = container_id(), fresh.client()
     sentry = await asyncio.to_thread(Sentry, fresh.socket, container)

@@ -31,6 +31,32 @@ for pid in children:
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
 """
+THREADS_UNTIL_REFUSED = """
+import threading
+over = threading.Event()
+try:
+    while True:
+        threading.Thread(target=over.wait).start()
+except RuntimeError as error:
+    print(error)
+over.set()
+"""
+ZOMBIES_UNTIL_REFUSED = """
+import errno, os
+try:
+    while os.fork() or os._exit(0):
+        pass
+except OSError as error:
+    print(errno.errorcode[error.errno])
+"""
+HALF_THE_LIMIT = f"""
+import os, signal
+children = [os.fork() or signal.pause() for _ in range({PIDS} // 2)]
+for pid in children:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+print("made", len(children))
+"""
 FILL = """
 import errno, os
 written = 0
@@ -108,8 +134,25 @@ async def test_processes_end_at_the_limit_and_the_sandbox_lives(environment, tmp
         assert (await shell(agent, "echo alive")).output == "alive\n"
         await sandbox.submit(agent)
         record = await ended(to, attempt_id)
-    assert (record["outcome"], record["fault"]) == ("SUBMITTED", "NONE")
+    assert (record["outcome"], record["fault"], record["flags"]) == ("SUBMITTED", "NONE", ["PIDS_EXHAUSTED"])
     assert record["sandbox"]["exit_code"] == 0
+
+
+@pytest.mark.parametrize(
+    ("program", "said", "flags"),
+    [
+        (THREADS_UNTIL_REFUSED, "can't start new thread\n", ["PIDS_EXHAUSTED"]),
+        (ZOMBIES_UNTIL_REFUSED, "EAGAIN\n", ["PIDS_EXHAUSTED"]),
+        (HALF_THE_LIMIT, f"made {PIDS // 2}\n", []),
+    ],
+    ids=["threads", "zombies", "half"],
+)
+async def test_a_burst_that_no_sample_meets_is_known_by_its_refusal(environment, tmp_path, program, said, flags):
+    async with attempt(environment, make_challenge(tmp_path / "c")) as (to, attempt_id, agent):
+        assert (await python(agent, program)).output == said
+        await sandbox.submit(agent)
+        record = await ended(to, attempt_id)
+    assert (record["outcome"], record["fault"], record["flags"]) == ("SUBMITTED", "NONE", flags)
 
 
 async def test_a_fork_bomb_harms_its_own_attempt_only(environment, tmp_path):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daemon.trace.points import PointError, Started, decode
-from daemon.trace.tree import MAX_PROCESSES, Denied, Ran, Tree, command_line
+from daemon.trace.tree import MAX_PROCESSES, Denied, Ran, Refused, Tree, command_line
 from formats import event
 from tests.support.sentry import clone, execve, exited, syscall
 
@@ -320,3 +320,16 @@ def test_container_start_says_nothing_to_the_tree() -> None:
     assert Tree(lambda: 1).feed(Started("ab" * 32)) == []
     with pytest.raises(PointError):
         decode(b"")
+
+
+@pytest.mark.parametrize("sysno", [56, 57, 58])
+def test_a_start_that_the_limit_refused_is_told_and_nothing_else_of_it(sysno):
+    assert Told().feed(syscall(10, sysno, errno=11)).facts == [Refused(10)]
+    silent = (
+        syscall(10, sysno, errno=0),
+        syscall(10, sysno, errno=12),  # no memory
+        syscall(10, sysno),
+        syscall(1, sysno, errno=11),  # PID 1's own
+        syscall(10, 435, errno=11),
+    )
+    assert Told().feed(*silent).facts == []

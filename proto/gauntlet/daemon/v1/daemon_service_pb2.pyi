@@ -236,7 +236,7 @@ class Evidence(_message.Message):
     runtime_panic_excerpt: _builtins.str
     """First 4 KiB of the panic log."""
     pids_exhausted: _builtins.bool
-    """Guest processes reached the limit."""
+    """The agent was refused a process or a thread at the limit of processes, or a sample reached the limit."""
     memory_near_limit: _builtins.bool
     """Memory use reached 95 % of the limit just before the end."""
     disk_full: _builtins.bool

@@ -360,12 +360,15 @@ class FinishResponse(_message.Message):
     DROPPED_FIELD_NUMBER: _builtins.int
     SESSION_LOST_FIELD_NUMBER: _builtins.int
     TOOLS_FIELD_NUMBER: _builtins.int
+    PIDS_REFUSED_FIELD_NUMBER: _builtins.int
     blocked_syscalls: _builtins.int
     """Denied system calls, however few of them are told as events of their own."""
     dropped: _builtins.int
     """Events that the sentry could not deliver."""
     session_lost: _builtins.bool
     """Whether the trace was interrupted, so that the counts may be too low."""
+    pids_refused: _builtins.bool
+    """Whether the limit of processes refused the agent one, or a thread."""
     @_builtins.property
     def counts(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamCount]:
         """By kind."""
@@ -382,10 +385,11 @@ class FinishResponse(_message.Message):
         dropped: _builtins.int = ...,
         session_lost: _builtins.bool = ...,
         tools: _abc.Iterable[Global___ToolRun] | None = ...,
+        pids_refused: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked_syscalls", b"blocked_syscalls", "counts", b"counts", "dropped", b"dropped", "session_lost", b"session_lost", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked_syscalls", b"blocked_syscalls", "counts", b"counts", "dropped", b"dropped", "pids_refused", b"pids_refused", "session_lost", b"session_lost", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
