@@ -28,7 +28,7 @@ RESUME_BYTES = 8 << 20
 # Packets taken from one socket before the next one has its turn.
 TURN = 256
 # After a round that brought packets the thread rests this long, so that a steady stream comes in handfuls and not one
-# by one, each with a switch between threads. A sentry's buffer holds thousands of packets, a few hundred come meanwhile.
+# by one, each with a switch between threads. A sentry's buffer holds thousands of packets, hundreds come meanwhile.
 GATHER_SECONDS = 0.003
 BACKLOG = 256
 # What a queued packet costs beside its bytes.
