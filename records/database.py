@@ -116,6 +116,11 @@ def _told() -> Iterator[None]:
         if error.connection_invalidated or _passing(error.orig):
             raise StoreUnavailableError(str(error.orig)) from error
         raise
+    except psycopg.Error as error:
+        # By COPY, which goes past SQLAlchemy.
+        if _passing(error):
+            raise StoreUnavailableError(str(error)) from error
+        raise
     except PoolTimeoutError as error:
         raise StoreUnavailableError(str(error)) from error
 

@@ -1,12 +1,14 @@
 """The event store on SQLite and PostgreSQL: one schema, all of its SQL in this file.
 
 The cursor moves in the transaction that stores the lines, so a killed collector stores a batch whole or not at all,
-and a batch that is sent again changes nothing. Rows are keyed in reading order, so one index serves both.
+and a batch that is sent again changes nothing. Rows are keyed in reading order, so one index serves both. No foreign
+key ties a row to its stream: the one way in writes both in one transaction, and the check cost as much as the row.
 """
 
 from __future__ import annotations
 
 import heapq
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,7 +40,7 @@ STREAMS = sa.Table(
 EVENTS = sa.Table(
     "events",
     _META,
-    sa.Column("stream_id", _ID, sa.ForeignKey("event_streams.stream_id"), primary_key=True),
+    sa.Column("stream_id", _ID, primary_key=True),
     sa.Column("timestamp_ns", sa.BigInteger, primary_key=True),
     sa.Column("line", sa.BigInteger, primary_key=True),
     sa.Column("body", sa.LargeBinary, nullable=False),
@@ -51,11 +53,13 @@ _STATE = (
     STREAMS.c.events,
     STREAMS.c.gaps,
 )
-# One statement with four arrays: ten times faster than one statement a row, and no COPY privilege is needed.
-_UNNEST = sa.text(
-    "INSERT INTO events (stream_id, timestamp_ns, line, body) SELECT :stream_id, t, l, b FROM "
-    "unnest(CAST(:times AS bigint[]), CAST(:lines AS bigint[]), CAST(:bodies AS bytea[])) AS rows(t, l, b)"
-)
+# PostgreSQL takes a batch by COPY (which needs the right to INSERT, no other), in its binary form: half the CPU of a
+# statement with arrays, on both sides. A header of signature, flags and extension; then for each row its number of
+# fields, and each field as length and value; then the end. Source: PostgreSQL's documentation of COPY.
+_COPY = "COPY events (stream_id, timestamp_ns, line, body) FROM STDIN (FORMAT BINARY)"
+_COPY_BEGIN = b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0)
+_COPY_ROW = struct.Struct(">hiqiqiqi")
+_COPY_END = struct.pack(">h", -1)
 
 
 def create_schema(engine: sa.Engine) -> None:
@@ -105,12 +109,9 @@ class SqlEventStore(EventStore):
 
     def _insert(self, connection: sa.Connection, stream_id: int, rows: Sequence[rules.Row]) -> None:
         if self._postgres:
-            arrays: dict[str, Any] = {
-                "times": [row.timestamp_ns for row in rows],
-                "lines": [row.line for row in rows],
-                "bodies": [row.body for row in rows],
-            }
-            connection.execute(_UNNEST, {"stream_id": stream_id, **arrays})
+            driver: Any = connection.connection.driver_connection
+            with driver.cursor() as cursor, cursor.copy(_COPY) as copy:
+                copy.write(_copied(stream_id, rows))
         else:
             connection.exec_driver_sql(
                 "INSERT INTO events (stream_id, timestamp_ns, line, body) VALUES (?, ?, ?, ?)",
@@ -171,3 +172,13 @@ class SqlEventStore(EventStore):
     def close(self) -> None:
         """See EventStore."""
         self._engine.dispose()
+
+
+def _copied(stream_id: int, rows: Sequence[rules.Row]) -> bytes:
+    """A batch as COPY reads it."""
+    parts = [_COPY_BEGIN]
+    for line, timestamp_ns, body in rows:
+        parts.append(_COPY_ROW.pack(4, 8, stream_id, 8, timestamp_ns, 8, line, len(body)))
+        parts.append(body)
+    parts.append(_COPY_END)
+    return b"".join(parts)

@@ -22,6 +22,8 @@ import pytest
 
 REMEDY = "PostgreSQL server binaries are missing; install Debian's package `postgresql`"
 START_SECONDS = 60
+# The processes of a killed server end by themselves, each when it looks; until then no new one starts.
+STILL_RUNNING = "pre-existing shared memory block"
 
 
 def binaries() -> Path:
@@ -74,24 +76,34 @@ class Cluster:
         )
 
     def start(self) -> None:
-        """Start the server and wait until it answers."""
+        """Start the server and wait until it answers; what a killed one left running is waited for."""
+        deadline = time.monotonic() + START_SECONDS
+        said = self._log.stat().st_size if self._log.exists() else 0
+        self._process = self._started()
+        while True:
+            try:
+                psycopg.connect(self._conninfo("postgres")).close()
+                return
+            except psycopg.OperationalError:
+                told = self._log.read_bytes()[said:].decode(errors="replace")
+                ended = self._process.poll() is not None
+                if time.monotonic() > deadline or (ended and STILL_RUNNING not in told):
+                    raise RuntimeError(f"PostgreSQL did not start: {told[-2000:]}") from None
+                if ended:
+                    said += len(told.encode())
+                    self._process = self._started()
+                time.sleep(0.05)
+
+    def _started(self) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
+            started: subprocess.Popen[bytes] = subprocess.Popen(
                 [self._bin / "postgres", "-D", self._data, "-k", self._root, "-h", "", "-c", "shared_buffers=32MB"],
                 cwd=self._root,
                 stdout=log,
                 stderr=log,
                 **self._as_user(),  # type: ignore[call-overload]
             )
-        deadline = time.monotonic() + START_SECONDS
-        while True:
-            try:
-                psycopg.connect(self._conninfo("postgres")).close()
-                return
-            except psycopg.OperationalError:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"PostgreSQL did not start: {self._log.read_text()[-2000:]}") from None
-                time.sleep(0.05)
+        return started
 
     @property
     def pid(self) -> int:
