@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from network.cidrs import Protected
 from network.credentials import is_credential_name
+from network.dnsrecords import Record, check_records
 from network.grantread import (
     read_cidrs,
     read_domains,
@@ -48,9 +49,13 @@ def read_values(root: Map, walker: Walker, protected: Iterable[Protected]) -> Sa
         check_labels(root, key, "", walker)
     services = root.items.get("services")
     entry = None if services is None or is_null(services) else walker.mapping(services, "services", "R41")
+    records: list[Record] = []
     for name, node in limit_services(walker, entry or Map(root.line)):
         line = entry.lines[name] if entry else root.line
-        spec.services[name] = ValuesService(walker.of(name), name, line, spec).read(node)
+        reader = ValuesService(walker.of(name), name, line, spec)
+        spec.services[name] = reader.read(node)
+        records += reader.records
+    check_records(spec, records, walker)
     if "default" not in spec.services:
         place = walker.of("default").place("services.default", None)
         spec.services["default"] = ServiceSpec(

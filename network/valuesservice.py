@@ -1,6 +1,6 @@
 """Reader of one service of a values file, and of labels.
 
-Owns R23, R25 and a service's part of R24, R41 and R42.
+Owns R23, the form of R25 and a service's part of R24, R41 and R42.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ import re
 from collections.abc import Iterable
 
 from network.credentials import is_credential_name
-from network.domains import overlaps
 from network.grantread import read_port, unknown_keys
 from network.hardening import read_security_context
 from network.model import Port
 from network.netnames import check_service_name
 from network.nodes import Walker, is_null, join_path, kind_of
-from network.problems import shown
+from network.problems import Place, shown
 from network.spec import ExtraUse, Join, SandboxSpec, ServiceSpec
 from network.yamlread import Map, Node, Scalar, Seq
 
@@ -75,6 +74,7 @@ class ValuesService:
         self.path = join_path("services", name)
         self.spec = spec
         self.service = ServiceSpec(name, walker.place(self.path, line))
+        self.records: list[tuple[str, Place]] = []
         check_service_name(walker, name, self.path, line)
 
     def read(self, node: Node) -> ServiceSpec:
@@ -145,17 +145,9 @@ class ValuesService:
                 fix = "use letters, digits, `_`, `-` and `.` only"
                 self.walker.report.reject("R25", place, f"DNS record {shown(text)} is no plain host name", fix)
                 continue
-            shadowed = [] if self.walker.report.crowded else self._shadowed(name)
-            if shadowed:
-                message = f"DNS record {name} would shadow the allowed domain {shadowed[0]}"
-                self.walker.report.reject("R25", place, message, "drop the record or the domain")
-                continue
             names.append(name)
+            self.records.append((name, place))
         self.service.names = tuple(dict.fromkeys(names))
-
-    def _shadowed(self, name: str) -> list[str]:
-        domains = (domain.name for domain in self.spec.grants.domains if domain.name != "*")
-        return [domain for domain in domains if overlaps(domain, name)]
 
     def _init(self, node: Node, path: str) -> None:
         if isinstance(node, Seq) and node.items:
