@@ -65,6 +65,17 @@ def test_a_line_is_what_json_makes_of_the_whole_event(attempt_id: str, sequence:
     assert event.encode("resource", attempt_id, sequence, fields) == expected
 
 
+@pytest.mark.parametrize("text", [b" %s", b"%s \n", b"\t%s\r\n"])
+def test_white_space_around_an_event_is_nothing(text: bytes) -> None:
+    assert event.decode(text % line(3)) == event.decode(line(3))
+
+
+@pytest.mark.parametrize("text", [b"", b" ", b"%s x", b"%s{}", b"x%s"])
+def test_what_is_not_one_value_is_no_event(text: bytes) -> None:
+    with pytest.raises(event.EventError, match="not JSON"):
+        event.decode(text.replace(b"%s", line(3)))
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_an_event_or_a_clear_error(data: bytes) -> None:
     try:
