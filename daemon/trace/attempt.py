@@ -18,8 +18,8 @@ from gauntlet.telemetry.v1 import trace_service_pb2 as pb
 from daemon.telemetry.recorder import Recorder
 from daemon.telemetry.spool import sync_directory
 from daemon.trace.escapes import EscapeCounter
+from daemon.trace.facts import Denied, Fact, Ran, Refused
 from daemon.trace.news import News
-from daemon.trace.tree import Denied, Fact, Ran, Refused
 from formats import event
 
 KINDS = ("process", "escape_attempt")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from daemon.trace.tree import Denied
+from daemon.trace.facts import Denied
 from formats import event
 
 WHOLE = 100

@@ -22,6 +22,8 @@ MAX_PACKET_BYTES = 5 << 20
 MAX_HEADER_BYTES = 64
 # The highest pid that Linux, and the sentry, ever give.
 MAX_PID = 1 << 22
+# The sandbox's first process: the platform's.
+INIT = 1
 CONTAINER_ID_BYTES = 64
 # PID 1 gives its helpers no more than this; what it starts for an agent always has HOME, PATH and so on.
 HELPER_ENVIRONMENT = frozenset({b"GOMAXPROCS=1"})

@@ -9,7 +9,8 @@ import grpc
 from gauntlet.telemetry.v1 import trace_service_pb2 as pb
 from gauntlet.telemetry.v1 import trace_service_pb2_grpc as pb_grpc
 
-from daemon.trace.sink import BadName, Sink, Untraced
+from daemon.trace.errors import BadName, Untraced
+from daemon.trace.sink import Sink
 from wire import errors
 from wire.errors import WireError
 

@@ -1,6 +1,6 @@
-"""The sink: every traced container of this machine, every attempt bound to one. What the control socket asks for.
+"""The sink: every attempt on this machine and the container that it is bound to. What the control socket asks for.
 
-Owns who belongs to whom. Leaves reading to `reader`, meaning to `tree`, and the spool to daemon.telemetry.
+Owns who belongs to whom. Leaves connections to `containers`, meaning to `tree`, and the spool to daemon.telemetry.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from gauntlet.telemetry.v1 import trace_service_pb2 as pb
 from daemon.telemetry.recorder import Recorder
 from daemon.trace import sampling
 from daemon.trace.attempt import KINDS, LOST, TracedAttempt, finished, remove_spool
+from daemon.trace.containers import Containers
+from daemon.trace.errors import BadName
 from daemon.trace.news import News
-from daemon.trace.reader import Connection, Reader
-from daemon.trace.runsc import Runsc, RunscError
+from daemon.trace.runsc import Runsc
 from daemon.trace.session import write_files
 from daemon.trace.traced import Traced
 
@@ -31,22 +32,9 @@ CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 ATTEMPT_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 # The sentry is gone when its container is; its socket's end follows at once.
 END_SECONDS = 5.0
-ATTACHED_SECONDS = 5.0
 ABANDONED_SECONDS = 900.0
 
 log = structlog.get_logger(__name__)
-
-
-class SinkError(Exception):
-    """Base of what this room raises on purpose."""
-
-
-class BadName(SinkError):
-    """A node, container or attempt that cannot be one."""
-
-
-class Untraced(SinkError):
-    """No trace of the container, and none can be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +65,10 @@ class Sink:
         self._session_file = files / "session.json"
         self._socket = trace_socket
         self._runsc = runsc
+        self._containers = Containers(trace_socket, self._session_file, runsc, self._gone)
         self._nodes = {node_id: self._node(state) for node_id, state in nodes.items()}
-        self._reader = Reader(trace_socket, self._accepted)
-        self._containers: dict[str, Traced] = {}
         self._attempts: dict[str, Held] = {}
-        self._connected: set[Traced] = set()
-        self._expected: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._attaching: dict[int, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @staticmethod
@@ -97,13 +81,12 @@ class Sink:
         write_files(self._socket, self.pod_init, self._session_file)
         for node in self._nodes.values():
             node.recorder.start()
-        self._reader.start()
-        self._spawn(sampling.run(self._runsc, self._bound))
+        self._containers.start()
+        self._spawn(sampling.run(self._runsc, self._containers.bound))
 
     async def stop(self) -> None:
         """Stop hearing, spool what was heard."""
-        self._reader.stop()
-        await asyncio.gather(*(traced.ended.wait() for traced in list(self._connected)))
+        await self._containers.stop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -115,25 +98,7 @@ class Sink:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _accepted(self, connection: Connection) -> None:
-        traced = Traced(connection, self._identified)
-        self._connected.add(traced)
-        self._spawn(self._follow(traced))
-        if (container_id := self._attaching.pop(connection.peer_pid, "")) != "":
-            traced.identify(container_id)
-
-    async def _follow(self, traced: Traced) -> None:
-        try:
-            await traced.run()
-        except Exception as error:
-            # The boundary: one sandbox's trouble is no other's.
-            log.error("trace_failed", container_id=traced.container_id, exc_info=error)
-            if traced.attempt is not None:
-                traced.attempt.lost = True
-        self._connected.discard(traced)
-        if self._containers.get(traced.container_id) is traced:
-            del self._containers[traced.container_id]
-            self._expected.pop(traced.container_id, None)
+    def _gone(self, traced: Traced) -> None:
         for held in self._attempts.values():
             if held.traced is traced:
                 held.attempt.news.ended(held.attempt.attempt_id, traced.container_id)
@@ -149,17 +114,6 @@ class Sink:
             if not any(count.events or count.gaps for count in answer.counts):
                 await asyncio.to_thread(remove_spool, self.node(held.node_id).spool, attempt_id)
 
-    def _identified(self, traced: Traced) -> None:
-        if traced.container_id in self._containers:
-            # A container connects once: whoever else bears its name is somebody else.
-            log.error("trace_identity_taken", container_id=traced.container_id)
-            return
-        self._containers[traced.container_id] = traced
-        self._expected[traced.container_id].set()
-
-    def _bound(self) -> list[Traced]:
-        return [traced for traced in self._containers.values() if traced.attempt is not None]
-
     def node(self, node_id: str) -> Node:
         """A node of this machine. Raises BadName."""
         if node_id not in self._nodes:
@@ -169,22 +123,17 @@ class Sink:
     async def expect(self, container_id: str) -> None:
         """Wait until a container's trace has begun. Wait with a deadline. Raises BadName."""
         _check(container_id)
-        event = self._expected[container_id]
-        try:
-            await event.wait()
-        finally:
-            if not event.is_set():
-                self._expected.pop(container_id, None)
+        await self._containers.expect(container_id)
 
     async def bind(self, node_id: str, container_id: str, attempt_id: str, running: bool) -> bool:
         """Make a container an attempt's; True when its session had to be made anew. Raises BadName, Untraced."""
         _check(container_id, attempt_id)
         self.node(node_id)
         async with self._locks[attempt_id]:
-            traced = self._containers.get(container_id)
+            traced = self._containers.find(container_id)
             anew = traced is None
             if traced is None:
-                traced = await self._attach(container_id)
+                traced = await self._containers.attach(container_id)
             held = await self._held(node_id, attempt_id)
             if anew and running:
                 held.attempt.lose(None, LOST)
@@ -198,34 +147,6 @@ class Sink:
             await attempt.open(node.spool)
             held = self._attempts[attempt_id] = Held(node_id, attempt, None)
         return held
-
-    async def _attach(self, container_id: str) -> Traced:
-        """Make a session for a container that has none here, and learn what runs in it."""
-        pids: list[int] = []
-
-        def began(pid: int) -> None:
-            pids.append(pid)
-            # It may have connected already, or will now.
-            for traced in self._connected:
-                if traced.connection.peer_pid == pid:
-                    traced.identify(container_id)
-                    return
-            self._attaching[pid] = container_id
-
-        try:
-            await self._runsc.attach(container_id, self._session_file, began)
-            async with asyncio.timeout(ATTACHED_SECONDS):
-                await self._expected[container_id].wait()
-            traced = self._containers[container_id]
-            for seen in await self._runsc.processes(container_id):
-                traced.tree.seed(seen.pid, seen.ppid, seen.argv)
-        except (RunscError, TimeoutError, KeyError, OSError) as error:
-            raise Untraced(f"container {container_id[:12]} cannot be traced: {error or 'no connection'}") from error
-        finally:
-            for pid in pids:
-                self._attaching.pop(pid, None)
-        log.info("trace_attached", container_id=container_id)
-        return traced
 
     async def signals(self, attempt_id: str, ledger: Sequence[pb.PlatformSignal]) -> None:
         """Record the platform's signals to a bound attempt; of another one they come with its end."""

@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from daemon.trace.attempt import DROPPED, MALFORMED, TracedAttempt
+from daemon.trace.facts import Fact
 from daemon.trace.points import PointError, Started, decode
 from daemon.trace.reader import Connection
-from daemon.trace.tree import Fact, Tree
+from daemon.trace.tree import Tree
 from daemon.trace.unseen import Unseen
 
 # Packets between two turns of the event loop.

@@ -1,106 +1,32 @@
 """The processes of one sandbox, as its sentry tells them: who made whom, what each ran, how each ended.
 
-Pure: points in, facts out. A fact is a process event's fields, a denied call, a run of a tool, or a refused start.
-Left out: threads, PID 1, the helpers that PID 1 starts for itself, and its starts of programs that do not exist. A
-process that never ran a program of its own is told as `forked` when it ends, under its maker's command line.
+Pure: points in, facts out. Left out: threads, PID 1, the helpers that PID 1 starts for itself, and its starts of
+programs that do not exist. A process that never ran a program of its own is told as `forked` when it ends, under its
+maker's command line.
 
 A hostile sentry can lie about its own sandbox and make this grow to MAX_PROCESSES, no more.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from errno import EAGAIN
-from typing import NamedTuple
 
-from daemon.trace.calls import DENIED, KILLED_CALL, MAKING, SIGNALS, SIGSYS, Sent, errno_name, signal_of
-from daemon.trace.points import Called, Cloned, Executed, Exited, Point, Who
+from daemon.trace.calls import DENIED, KILLED_CALL, MAKING, SIGNALS, SIGSYS, errno_name
+from daemon.trace.facts import Denied, Fact, Process, Ran, Refused, Tool, command_line, process_event
+from daemon.trace.points import INIT, Called, Cloned, Executed, Exited, Point, Who
+from daemon.trace.signals import Signals
 from formats import event
-from formats.canonical import DIGEST_PREFIX
 
 MAX_PROCESSES = 40_000
-MAX_PENDING_SIGNALS = 4_096
 CLONE_PARENT, CLONE_THREAD = 0x8000, 0x10000
-INIT = 1
 TOOLS = b"/workspace/tools/bin/"
 HELPER_MODES = frozenset({b"file-worker", b"-version"})
-# A signal to a whole group cannot be matched to one process: it explains a death that comes within this time.
-GROUP_SIGNAL_NS = 1_000_000_000
 SIGKILL = 9
 # How a child of PID 1's ends when the program that it should become cannot be run (Go's syscall.forkExec).
 FAILED_START = 253 << 8
 # From a fork of PID 1's to its execve it is milliseconds; a second on a host that is very busy.
 START_NS = 1_000_000_000
-
-
-class Denied(NamedTuple):
-    """A refused call."""
-
-    syscall: str
-    result: str
-    pid: int
-    command_line: str
-    guest_time_ns: int
-    inferred: bool
-
-
-class Ran(NamedTuple):
-    """A program below tools/bin that ended. `start_ns` by our clock, `duration_ns` by the guest's."""
-
-    name: str
-    pid: int
-    ppid: int
-    command_line: str
-    start_ns: int
-    duration_ns: int
-    status: int
-
-
-class Refused(NamedTuple):
-    """A process or thread that was not made: the limit was reached."""
-
-    pid: int
-
-
-Fact = event.Process | Denied | Ran | Refused
-
-
-class _Tool(NamedTuple):
-    name: str
-    command_line: str
-    start_ns: int
-    guest_ns: int
-
-
-@dataclass(slots=True)
-class Process:
-    """One living process."""
-
-    pid: int
-    ppid: int
-    maker: int
-    command_line: str
-    guest_ns: int
-    programs: int = 0
-    path: str = ""
-    helper: bool = False
-    cpu_ms: float | None = None
-    rss: int | None = None
-    # Signals, by bit.
-    told: int = 0
-    tools: list[_Tool] = field(default_factory=list)
-
-
-def command_line(argv: Iterable[bytes]) -> tuple[str, str]:
-    """Arguments joined by spaces and cut, and the digest of them all joined by NUL."""
-    words = tuple(argv)
-    text = b" ".join(words)[: event.COMMAND_LINE_BYTES].decode("utf-8", "replace")
-    if not text.isascii():
-        # Each bad byte has become three: cut again.
-        text = text.encode("utf-8")[: event.COMMAND_LINE_BYTES].decode(errors="ignore")
-    return text, DIGEST_PREFIX + hashlib.sha256(b"\0".join(words)).hexdigest()
 
 
 class Tree:
@@ -109,8 +35,7 @@ class Tree:
     def __init__(self, clock_ns: Callable[[], int]) -> None:
         self._clock_ns = clock_ns
         self._processes: dict[int, Process] = {}
-        self._group_signals: dict[int, int] = {}
-        self._sending: dict[int, tuple[Sent, str, int | None]] = {}
+        self._signals = Signals(self._processes, clock_ns)
         self.ignored = 0
 
     def __len__(self) -> int:
@@ -215,7 +140,7 @@ class Tree:
             return []
         if point.path.startswith(TOOLS):
             name = point.path.rpartition(b"/")[2].decode("utf-8", "replace")
-            process.tools.append(_Tool(name, process.command_line, self._clock_ns(), who.time_ns))
+            process.tools.append(Tool(name, process.command_line, self._clock_ns(), who.time_ns))
         fields = self._fields("process_spawn", process, who.time_ns)
         fields["command_line_sha256"] = digest
         return [fields]
@@ -239,7 +164,7 @@ class Tree:
             # Nobody sent it by a call that we saw: the kernel did, or it went to a group.
             delivered = self._fields("signal_delivery", process, guest_ns)
             delivered["signal"], delivered["inferred"] = number, True
-            if number == SIGSYS and guest_ns - self._group_signals.get(SIGSYS, -GROUP_SIGNAL_NS) >= GROUP_SIGNAL_NS:
+            if number == SIGSYS and not self._signals.to_a_group(SIGSYS, guest_ns):
                 facts.append(Denied(KILLED_CALL, "killed", process.pid, process.command_line, guest_ns, True))
             facts.append(delivered)
         ended = self._fields("process_exit", process, guest_ns)
@@ -262,7 +187,7 @@ class Tree:
             refused = point.ended and point.errno == EAGAIN and point.who.pid != INIT
             return [Refused(point.who.pid)] if refused else []
         if point.sysno in SIGNALS:
-            return self._signalled(point)
+            return [*self._signals.called(point)]
         name = DENIED.get(point.sysno)
         if name is None or not point.ended or not point.errno or point.who.pid == INIT:
             return []
@@ -270,58 +195,8 @@ class Tree:
         line = "" if process is None else process.command_line
         return [Denied(name, errno_name(point.errno), point.who.pid, line, point.who.time_ns, False)]
 
-    def _signalled(self, point: Called) -> list[Fact]:
-        who = point.who
-        if not point.ended:
-            sent = signal_of(point.sysno, point.arguments, who.pid)
-            if sent is not None and len(self._sending) < MAX_PENDING_SIGNALS:
-                self._begin(who, sent)
-            return []
-        sent, line, ppid = self._sending.pop(who.tid, (None, "", None))
-        if sent is None or point.errno:
-            return []
-        fields: event.Process = {
-            "timestamp_ns": self._clock_ns(),
-            "event": "signal_delivery",
-            "pid": sent.target,
-            "ppid": ppid,
-            "command_line": line,
-            "exit_code": None,
-            "cpu_time_ms": None,
-            "peak_rss_bytes": None,
-            "signal": sent.number,
-            "sender_pid": who.pid,
-            "guest_time_ns": who.time_ns,
-        }
-        return [fields]
-
-    def _begin(self, who: Who, sent: Sent) -> None:
-        """Before the call ends, since its target may be gone by then."""
-        target = self._processes.get(sent.target)
-        if sent.target <= 0:
-            self._group_signals[sent.number] = who.time_ns
-        elif target is None:
-            if who.pid == INIT:
-                return  # PID 1 to itself
-        else:
-            if who.pid == INIT and target.helper:
-                return
-            target.told |= 1 << sent.number
-        line, ppid = ("", None) if target is None else (target.command_line, target.ppid)
-        self._sending[who.tid] = (sent, line, ppid)
-
     def _fields(self, what: event.ProcessEvent, process: Process, guest_ns: int) -> event.Process:
-        return {
-            "timestamp_ns": self._clock_ns(),
-            "event": what,
-            "pid": process.pid,
-            "ppid": process.ppid,
-            "command_line": process.command_line,
-            "exit_code": None,
-            "cpu_time_ms": None,
-            "peak_rss_bytes": None,
-            "guest_time_ns": guest_ns,
-        }
+        return process_event(what, process, self._clock_ns(), guest_ns)
 
 
 def _unborn(process: Process, status: int, guest_ns: int) -> bool:

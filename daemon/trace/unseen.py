@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from daemon.trace.facts import Fact
 from daemon.trace.runsc import Seen
-from daemon.trace.tree import Fact, Tree
+from daemon.trace.tree import Tree
 
 # An interpreter's line may hold one argument before the script.
 SCRIPT_PLACES = 3

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daemon.trace.escapes import FIRST_WINDOW_NS, LONGEST_WINDOW_NS, MAX_KEYS, WHOLE, EscapeCounter
-from daemon.trace.tree import Denied
+from daemon.trace.facts import Denied
 
 
 def denied(name: str = "mount", result: str = "EPERM") -> Denied:

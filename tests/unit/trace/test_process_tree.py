@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from daemon.trace.facts import Denied, Ran, Refused, command_line
 from daemon.trace.points import PointError, Started, decode
-from daemon.trace.tree import MAX_PROCESSES, Denied, Ran, Refused, Tree, command_line
+from daemon.trace.tree import MAX_PROCESSES, Tree
 from formats import event
 from tests.support.sentry import clone, execve, exited, syscall
 
