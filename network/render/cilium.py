@@ -26,7 +26,6 @@ from network.render.names import (
     host_name,
     metadata,
     selector,
-    slug,
     subdomain,
 )
 from network.render.plan import Plan
@@ -45,21 +44,21 @@ def render(plan: Plan) -> list[Object]:
     """The objects of one sandbox in the order to apply them, without the baseline."""
     objects: list[Object] = []
     if plan.outside is not None:
-        objects.append(_policy(plan, "base", connected(plan.sandbox_id), _base_rules(plan, plan.outside)))
+        objects.append(_policy(plan, ("base",), connected(plan.sandbox_id), _base_rules(plan, plan.outside)))
     for network in plan.networks:
         pods = selector(plan.sandbox_id, network=network)
-        objects.append(_policy(plan, f"net-{slug(network)}", pods, {"egress": [{"toEndpoints": [_peer(plan, pods)]}]}))
+        objects.append(_policy(plan, ("net", network), pods, {"egress": [{"toEndpoints": [_peer(plan, pods)]}]}))
     for service, verdict in plan.connected():
         rules = _sibling_rules(plan, service, verdict)
         if rules:
             pods = selector(plan.sandbox_id, service=service)
-            objects.append(_policy(plan, f"svc-{service}", pods, {"ingress": rules}))
+            objects.append(_policy(plan, ("svc", service), pods, {"ingress": rules}))
     for service in sorted(plan.decision.isolated):
-        objects.append(_policy(plan, f"isolate-{service}", selector(plan.sandbox_id, service=service), _isolation()))
+        objects.append(_policy(plan, ("isolate", service), selector(plan.sandbox_id, service=service), _isolation()))
     if plan.ssh is not None:
         service, port = plan.ssh
         rule = {"fromEntities": ["world"], "toPorts": [{"ports": [{"port": str(port), "protocol": "TCP"}]}]}
-        objects.append(_policy(plan, "ssh", selector(plan.sandbox_id, service=service), {"ingress": [rule]}))
+        objects.append(_policy(plan, ("ssh",), selector(plan.sandbox_id, service=service), {"ingress": [rule]}))
     if plan.outside is not None:
         objects.append(_names_service(plan))
     return objects
@@ -98,11 +97,11 @@ def baseline(cluster: Cluster | None, namespace: str, *, node_resolver: bool = F
     ]
 
 
-def _policy(plan: Plan, part: str, pods: Object, rules: Object) -> Object:
+def _policy(plan: Plan, parts: tuple[str, ...], pods: Object, rules: Object) -> Object:
     return {
         "apiVersion": API,
         "kind": "CiliumNetworkPolicy",
-        "metadata": metadata(plan.sandbox_id, plan.namespace, part),
+        "metadata": metadata(plan.sandbox_id, plan.namespace, *parts),
         "spec": {"endpointSelector": pods, **rules},
     }
 

@@ -22,7 +22,7 @@ RUNTIME = "gauntlet-runsc"
 def render(plan: Plan) -> list[Object]:
     """One object: the arguments of the container that concern the network."""
     [(service, verdict)] = plan.decision.matrix.items()
-    meta = metadata(plan.sandbox_id, plan.namespace, service)
+    meta = metadata(plan.sandbox_id, plan.namespace, "container", service)
     limited: Object = {}
     if verdict.ports is not None:  # nobody is there to use them; said so that no limit of the file gets lost
         limited["siblingPorts"] = [port.to_json() for port in verdict.ports]

@@ -22,7 +22,6 @@ from network.render.names import (
     connected,
     metadata,
     selector,
-    slug,
 )
 from network.render.plan import Plan
 
@@ -39,20 +38,20 @@ def render(plan: Plan, *, addresses_see_pods: bool = True) -> list[Object]:
     `addresses_see_pods` False = the plugin never matches pods or nodes by address (Cilium's engine).
     """
     closed = _closed(plan, addresses_see_pods)
-    objects = [_policy(plan, "base", selector(plan.sandbox_id), {"policyTypes": ["Ingress", "Egress"]})]
+    objects = [_policy(plan, ("base",), selector(plan.sandbox_id), {"policyTypes": ["Ingress", "Egress"]})]
     if plan.outside is not None:
         egress = list(_egress(plan, plan.outside, closed))
         if egress:
-            objects.append(_policy(plan, "egress", connected(plan.sandbox_id), _direction("egress", egress)))
+            objects.append(_policy(plan, ("egress",), connected(plan.sandbox_id), _direction("egress", egress)))
     for network in plan.networks:
         pods = selector(plan.sandbox_id, network=network)
         rules = [{"to": [{"podSelector": pods}]}]
-        objects.append(_policy(plan, f"net-{slug(network)}", pods, _direction("egress", rules)))
+        objects.append(_policy(plan, ("net", network), pods, _direction("egress", rules)))
     for service, verdict in plan.connected():
         rules = _sibling_rules(plan, service, verdict)
         if rules:
             pods = selector(plan.sandbox_id, service=service)
-            objects.append(_policy(plan, f"svc-{service}", pods, _direction("ingress", rules)))
+            objects.append(_policy(plan, ("svc", service), pods, _direction("ingress", rules)))
     if plan.ssh is not None:
         objects.append(_ssh(plan, *plan.ssh, addresses_see_pods))
     return objects
@@ -77,11 +76,11 @@ def baseline(cluster: Cluster | None, namespace: str) -> list[Object]:
     ]
 
 
-def _policy(plan: Plan, part: str, pods: Object, rules: Object) -> Object:
+def _policy(plan: Plan, parts: tuple[str, ...], pods: Object, rules: Object) -> Object:
     return {
         "apiVersion": API,
         "kind": "NetworkPolicy",
-        "metadata": metadata(plan.sandbox_id, plan.namespace, part),
+        "metadata": metadata(plan.sandbox_id, plan.namespace, *parts),
         "spec": {"podSelector": pods, **rules},
     }
 
@@ -164,4 +163,4 @@ def _ssh(plan: Plan, service: str, port: int, addresses_see_pods: bool) -> Objec
         closed = collapse(parse(net) for net in inside)
     peers = [block(cidr, [Protected("cluster", net) for net in closed]) for cidr in EVERYWHERE]
     rule = {"from": peers, "ports": [{"protocol": "TCP", "port": port}]}
-    return _policy(plan, "ssh", selector(plan.sandbox_id, service=service), _direction("ingress", [rule]))
+    return _policy(plan, ("ssh",), selector(plan.sandbox_id, service=service), _direction("ingress", [rule]))

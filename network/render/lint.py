@@ -18,7 +18,7 @@ from network.render.names import ISOLATED, ROLE, SANDBOX
 Object = Mapping[str, Any]
 ALLOWED_ENTITIES = frozenset({"world", "none"})
 DENIED_ENTITIES = frozenset({"all", "kube-apiserver"})
-METADATA = ("169.254.169.254", "fd00:ec2::254", "fd20:ce::254", "fe80::1")
+METADATA = ("169.254.169.254", "fd00:ec2::254", "fd20:ce::254", "fe80::1", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::")
 NODE_RESOLVER = "169.254.20.10"
 _PEERS: dict[str, dict[str, tuple[str, ...]]] = {
     "CiliumNetworkPolicy": {
@@ -40,7 +40,7 @@ def lint(objects: Sequence[Object], pods: Mapping[str, PodSpec], isolated: froze
     for item in objects:
         name = f"{item['kind']} {item['metadata']['name']}"
         findings += [f"{finding} in {name}" for finding in _of_object(item)]
-    findings += _order(objects)
+    findings += [*_order(objects), *_duplicates(objects)]
     if any(item["kind"] == "CiliumNetworkPolicy" for item in objects):  # what may grant `world`
         for item in objects:
             if item["kind"] == "CiliumClusterwideNetworkPolicy":
@@ -198,6 +198,17 @@ def _order(objects: Sequence[Object]) -> Iterator[str]:
             yield f"P19: {item['kind']} {item['metadata']['name']} comes before a policy"
 
 
+def _duplicates(objects: Sequence[Object]) -> Iterator[str]:
+    """Of two objects with one name the second would replace the first when applied."""
+    seen: set[tuple[str, str, str]] = set()
+    for item in objects:
+        meta = item["metadata"]
+        key = (item["kind"], meta.get("namespace", ""), meta["name"])
+        if key in seen:
+            yield f"P19: two objects are named {meta['name']} ({item['kind']})"
+        seen.add(key)
+
+
 def _names(policies: Sequence[Object], pods: Mapping[str, PodSpec]) -> Iterator[str]:
     """P1 and P11: names that can be connected to and names that can be asked are the same ones."""
     for item in policies:
@@ -247,7 +258,7 @@ def _isolated_gets_nothing(own: Sequence[Object], service: str, labels: Mapping[
         for direction in ("ingress", "egress"):
             for rule in item["spec"].get(direction, ()):
                 inert = rule.get("fromEntities") == ["none"] or rule.get("toEntities") == ["none"]
-                if not inert and not item["metadata"]["name"].endswith("-ssh"):
+                if not inert and item["metadata"]["name"].partition(".")[2] != "ssh":
                     yield f"P7: isolated {service} is allowed {direction} by {item['metadata']['name']}"
 
 

@@ -29,6 +29,8 @@ _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NOT_SLUG = re.compile(r"[^a-z0-9-]+")
 _MAX_SLUG = 50
+_DIGEST = 10
+_DIGESTED = re.compile(rf"-[0-9a-f]{{{_DIGEST}}}$")
 
 
 class RenderError(ValueError):
@@ -47,17 +49,28 @@ def check_ids(sandbox_id: str, namespace: str) -> None:
 
 
 def slug(text: str) -> str:
-    """A part of an object's name: unchanged where possible, else made valid and unique by a hash."""
-    clean = _NOT_SLUG.sub("-", text.lower()).strip("-")[:_MAX_SLUG].strip("-")
-    if clean == text:
-        return text
-    return f"{clean or 'x'}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    """A part of an object's name, a host name's label: no two texts share one.
+
+    Unchanged where possible. What had to be changed ends with a digest of the exact text, and so does what looks as if
+    it did: `a-0123456789` could else be the slug of another text.
+    """
+    clean = _clean(text)
+    return text if clean == text and not _DIGESTED.search(text) else _with_digest(clean, text)
+
+
+def _clean(text: str) -> str:
+    return _NOT_SLUG.sub("-", text.lower()).strip("-")[:_MAX_SLUG].strip("-")
+
+
+def _with_digest(clean: str, text: str) -> str:
+    return f"{clean or 'x'}-{hashlib.sha256(text.encode()).hexdigest()[:_DIGEST]}"
 
 
 def subdomain(sandbox_id: str) -> str:
     """The sandbox's own DNS label: service `db` is `db.<subdomain>.<namespace>.svc.cluster.local`."""
     name = slug(sandbox_id)
-    return name if name[0].isalpha() else f"s-{name}"
+    # A Service's name starts with a letter; `s-1` alone could be another sandbox's.
+    return name if name[0].isalpha() else f"s-{_with_digest(_clean(sandbox_id), sandbox_id)}"
 
 
 def host_name(service: str, sandbox_id: str, namespace: str) -> str:
@@ -65,10 +78,14 @@ def host_name(service: str, sandbox_id: str, namespace: str) -> str:
     return f"{service}.{subdomain(sandbox_id)}.{namespace}.svc.cluster.local"
 
 
-def metadata(sandbox_id: str, namespace: str, part: str) -> dict[str, Any]:
-    """Metadata of one object of a sandbox."""
+def metadata(sandbox_id: str, namespace: str, *parts: str) -> dict[str, Any]:
+    """Metadata of one object of a sandbox: `metadata("s1", "ns", "net", "backend")` is named `s1.net.backend`.
+
+    The first part is a word of ours, the others names of the file. A slug holds no dot, so that no two objects of all
+    sandboxes share a name.
+    """
     return {
-        "name": f"{slug(sandbox_id)}-{part}",
+        "name": ".".join([slug(sandbox_id), *map(slug, parts)]),
         "namespace": namespace,
         "labels": {"app.kubernetes.io/managed-by": "gauntlet", SANDBOX: sandbox_id},
     }

@@ -11,7 +11,7 @@ from typing import Any
 
 from network.model import Rendered
 from network.probe import DEFAULT_TIMEOUT_MS, Check, plan_json
-from network.render.names import SANDBOX, RenderError, metadata
+from network.render.names import SANDBOX, RenderError, metadata, slug
 
 DEADLINE_SECONDS = 60
 UID = 65532
@@ -67,10 +67,13 @@ def probe_job(
     }
     if pod.runtime_class is not None:
         spec["runtimeClassName"] = pod.runtime_class
+    meta = metadata(pod.labels[SANDBOX], namespace, "probe", service)
+    # A Job's name becomes a label and its pod's host name: without dots, at most 63 characters.
+    meta["name"] = slug(meta["name"])
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": metadata(pod.labels[SANDBOX], namespace, f"probe-{service}"),
+        "metadata": meta,
         "spec": {
             "backoffLimit": 0,
             "activeDeadlineSeconds": DEADLINE_SECONDS,

@@ -56,6 +56,6 @@ def test_an_unfiltered_way_to_the_resolver_beside_filtered_ones_is_found() -> No
         "to": [{"ipBlock": {"cidr": f"{ADDRESS}/32"}}],
         "ports": [{"protocol": "UDP", "port": 53}],
     }
-    base = next(item for item in rendered["objects"] if item["metadata"]["name"].endswith("-base"))
+    base = next(item for item in rendered["objects"] if item["metadata"]["name"].endswith(".base"))
     base["spec"]["egress"] = [rule]
     assert any("node's resolver" in text for text in violations(rendered))

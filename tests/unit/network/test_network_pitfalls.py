@@ -61,7 +61,7 @@ def _broken(change: Any, outcome: Checked | None = None, backend: str = "cilium"
 
 
 def test_P01_every_reachable_name_can_be_asked_through_the_dns_proxy() -> None:
-    rules = _spec(_objects(values(SCOPED)), "-base")["egress"]
+    rules = _spec(_objects(values(SCOPED)), ".base")["egress"]
     dns = next(rule for rule in rules if rule.get("toPorts", [{}])[0].get("rules", {}).get("dns"))
     apps = [peer["matchLabels"]["k8s:k8s-app"] for peer in dns["toEndpoints"]]
     assert apps == ["kube-dns", "node-local-dns"]
@@ -70,13 +70,13 @@ def test_P01_every_reachable_name_can_be_asked_through_the_dns_proxy() -> None:
     assert {"matchName": "a.example"} in asked and {"matchPattern": "*.cdn.example"} in asked
 
     def drop(objects: list[Any], pods: Any) -> None:
-        rule = next(r for r in _spec(objects, "-base")["egress"] if "toEndpoints" in r and "toPorts" in r)
+        rule = next(r for r in _spec(objects, ".base")["egress"] if "toEndpoints" in r and "toPorts" in r)
         rule["toPorts"][0]["rules"]["dns"].remove({"matchName": "a.example"})
 
     assert any(line.startswith("P1") for line in _broken(drop))
 
     def unfiltered(objects: list[Any], pods: Any) -> None:
-        rule = next(r for r in _spec(objects, "-base")["egress"] if "toEndpoints" in r and "toPorts" in r)
+        rule = next(r for r in _spec(objects, ".base")["egress"] if "toEndpoints" in r and "toPorts" in r)
         del rule["toPorts"][0]["rules"]
 
     assert any("without a DNS rule" in line for line in _broken(unfiltered))
@@ -86,7 +86,7 @@ def test_P02_the_control_plane_stays_closed_under_world() -> None:
     [standing] = baseline("cilium").objects
     assert {"toEntities": ["kube-apiserver"]} in standing["spec"]["egressDeny"]
     outcome = compose(OPEN, cluster="protected: {control_plane: [203.0.113.7/32]}")
-    blocks = _spec(_objects(outcome, "kubernetes"), "-egress")["egress"][-1]["to"]
+    blocks = _spec(_objects(outcome, "kubernetes"), ".egress")["egress"][-1]["to"]
     assert "203.0.113.7/32" in blocks[0]["ipBlock"]["except"]
 
     def allow(objects: list[Any], pods: Any) -> None:
@@ -102,37 +102,37 @@ def test_P03_addresses_never_stand_for_pods_or_nodes() -> None:
         text = str(_objects(outcome, backend))
         for protected in ("10.8.0.0/14", "10.1.0.0/24", "10.96.0.0/16"):
             assert protected in text
-    blind = _spec(_objects(compose(OPEN), "kubernetes"), "-egress")["egress"][-1]["to"]
+    blind = _spec(_objects(compose(OPEN), "kubernetes"), ".egress")["egress"][-1]["to"]
     assert {"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"} <= set(blind[0]["ipBlock"]["except"])
     assert "fc00::/7" in blind[1]["ipBlock"]["except"]
 
 
 def test_P04_every_pod_is_denied_in_both_directions_without_the_baseline() -> None:
     for text in (OPEN, NETWORKED):
-        base = _spec(_objects(compose(text)), "-base")
+        base = _spec(_objects(compose(text)), ".base")
         assert base["ingress"] == [{"fromEntities": ["none"]}]
         assert base["egress"][0] == {"toEntities": ["none"]}
-    isolate = _spec(_objects(compose(OPEN)), "-isolate-vault")
+    isolate = _spec(_objects(compose(OPEN)), ".isolate.vault")
     assert isolate["ingress"] == [{"fromEntities": ["none"]}] and isolate["egress"] == [{"toEntities": ["none"]}]
     standing = baseline("gke-dpv2").objects[0]["spec"]
     assert standing["ingress"] == [{"fromEntities": ["none"]}] and standing["egress"] == [{"toEntities": ["none"]}]
-    plain = _spec(_objects(compose(OPEN), "kubernetes"), "-base")
+    plain = _spec(_objects(compose(OPEN), "kubernetes"), ".base")
     assert plain["policyTypes"] == ["Ingress", "Egress"] and "ingress" not in plain and "egress" not in plain
 
     def lone(objects: list[Any], pods: Any) -> None:
-        del _spec(objects, "-isolate-vault")["ingress"]
+        del _spec(objects, ".isolate.vault")["ingress"]
 
     assert any(line.startswith("P4") for line in _broken(lone))
 
 
 def test_P05_everything_is_world_never_a_name() -> None:
     for text in (OPEN, "services: {a: {image: x}}\nx-k8s: {allow_domains: ['*', a.example]}"):
-        rules = _spec(_objects(compose(text)), "-base")["egress"]
+        rules = _spec(_objects(compose(text)), ".base")["egress"]
         assert {"toEntities": ["world"]} in rules
         assert not any("toFQDNs" in rule for rule in rules)
 
     def star(objects: list[Any], pods: Any) -> None:
-        rule = next(r for r in _spec(objects, "-base")["egress"] if "toFQDNs" in r)
+        rule = next(r for r in _spec(objects, ".base")["egress"] if "toFQDNs" in r)
         rule["toFQDNs"] = [{"matchPattern": "*"}]
 
     assert any(line.startswith("P5") for line in _broken(star))
@@ -161,14 +161,14 @@ def test_P06_nothing_is_ever_empty(backend: str, text: str) -> None:
 )
 def test_P06_lint_finds_empty_rules_and_peerless_ports(broken: dict[str, Any]) -> None:
     def change(objects: list[Any], pods: Any) -> None:
-        _spec(objects, "-base").update(copy.deepcopy(broken))
+        _spec(objects, ".base").update(copy.deepcopy(broken))
 
     assert any(line.startswith("P6") for line in _broken(change))
 
 
 def test_P06_lint_finds_them_in_network_policies() -> None:
     def allow_all(objects: list[Any], pods: Any) -> None:
-        _spec(objects, "-egress")["egress"].append({"ports": [{"protocol": "TCP", "port": 80}]})
+        _spec(objects, ".egress")["egress"].append({"ports": [{"protocol": "TCP", "port": 80}]})
 
     assert any(line.startswith("P6") for line in _broken(allow_all, compose(OPEN), "kubernetes"))
 
@@ -177,33 +177,33 @@ def test_P07_no_ingress_deny_shadows_the_2222_rule() -> None:
     text = "services: {default: {network_mode: none}, b: {image: x}}"
     objects = _objects(compose(text, human_eval=True))
     assert not any("ingressDeny" in item["spec"] for item in objects)
-    ssh = _spec(objects, "-ssh")
+    ssh = _spec(objects, ".ssh")
     assert ssh["endpointSelector"]["matchLabels"]["gauntlet.dev/service"] == "default"
     assert ssh["ingress"] == [
         {"fromEntities": ["world"], "toPorts": [{"ports": [{"port": "2222", "protocol": "TCP"}]}]}
     ]
 
     def deny(objects: list[Any], pods: Any) -> None:
-        _spec(objects, "-isolate-vault")["ingressDeny"] = [{"fromEntities": ["all"]}]
+        _spec(objects, ".isolate.vault")["ingressDeny"] = [{"fromEntities": ["all"]}]
 
     assert any(line.startswith("P7") for line in _broken(deny))
 
     def allow(objects: list[Any], pods: Any) -> None:
-        _spec(objects, "-isolate-vault")["ingress"] = [{"fromEntities": ["world"]}]
+        _spec(objects, ".isolate.vault")["ingress"] = [{"fromEntities": ["world"]}]
 
     assert any("isolated vault" in line for line in _broken(allow))
 
 
 def test_P08_patterns_stay_inside_one_label_and_hosts_are_translated() -> None:
     outcome = values('allowDomains: ["*.b.example", "**.d.example"]\nservices: {default: {image: x}}')
-    rules = [rule for rule in _spec(_objects(outcome), "-base")["egress"] if "toFQDNs" in rule]
+    rules = [rule for rule in _spec(_objects(outcome), ".base")["egress"] if "toFQDNs" in rule]
     hosts = [rule["toPorts"][1]["rules"]["http"][0]["host"] for rule in rules]
     deep, one = (re.compile(host) for host in hosts)
     assert one.fullmatch("a.b.example") and not one.fullmatch("b.example") and not one.fullmatch("x.a.b.example")
     assert deep.fullmatch("x.y.d.example") and not deep.fullmatch("d.example") and not deep.fullmatch("d-example")
 
     def inside(objects: list[Any], pods: Any) -> None:
-        rule = next(r for r in _spec(objects, "-base")["egress"] if "toFQDNs" in r)
+        rule = next(r for r in _spec(objects, ".base")["egress"] if "toFQDNs" in r)
         rule["toFQDNs"] = [{"matchPattern": "a.**.example"}]
 
     assert any(line.startswith("P8") for line in _broken(inside))
@@ -216,26 +216,26 @@ def test_P09_host_entities_are_never_granted() -> None:
             assert direction == "egressDeny" or set(entities) <= {"world", "none"}
 
     def host(objects: list[Any], pods: Any) -> None:
-        _spec(objects, "-base")["egress"].append({"toEntities": ["remote-node"]})
+        _spec(objects, ".base")["egress"].append({"toEntities": ["remote-node"]})
 
     assert any(line.startswith("P9") for line in _broken(host))
 
 
 def test_P10_names_are_checked_on_the_web_ports() -> None:
-    for rule in (rule for rule in _spec(_objects(values(SCOPED)), "-base")["egress"] if "toFQDNs" in rule):
+    for rule in (rule for rule in _spec(_objects(values(SCOPED)), ".base")["egress"] if "toFQDNs" in rule):
         for group in rule["toPorts"]:
             [port] = group["ports"]
             assert port["port"] == "22" or "serverNames" in group or "http" in group["rules"]
 
     def unchecked(objects: list[Any], pods: Any) -> None:
-        rule = next(r for r in _spec(objects, "-base")["egress"] if "toFQDNs" in r)
+        rule = next(r for r in _spec(objects, ".base")["egress"] if "toFQDNs" in r)
         del rule["toPorts"][0]["serverNames"]
 
     assert any(line.startswith("P10") for line in _broken(unchecked))
 
 
 def test_P11_dns_answers_only_what_may_be_reached() -> None:
-    rules = _spec(_objects(compose(NETWORKED)), "-base")["egress"]
+    rules = _spec(_objects(compose(NETWORKED)), ".base")["egress"]
     names = [entry for rule in rules for entry in rule.get("toPorts", [{}])[0].get("rules", {}).get("dns", ())]
     assert names and all(
         set(entry) == {"matchName"} and entry["matchName"].endswith(".sandbox.gauntlet-sandboxes.svc.cluster.local")
@@ -243,7 +243,7 @@ def test_P11_dns_answers_only_what_may_be_reached() -> None:
     )
 
     def leak(objects: list[Any], pods: Any) -> None:
-        rule = next(r for r in _spec(objects, "-base")["egress"] if "toEndpoints" in r and "toPorts" in r)
+        rule = next(r for r in _spec(objects, ".base")["egress"] if "toEndpoints" in r and "toPorts" in r)
         rule["toPorts"][0]["rules"]["dns"].append({"matchPattern": "*"})
 
     assert any(line.startswith("P11") for line in _broken(leak))
@@ -257,7 +257,7 @@ def test_P12_sibling_names_need_no_resolver() -> None:
 
 
 def test_P13_the_queried_name_is_the_allowed_one() -> None:
-    rules = _spec(_objects(values(SCOPED)), "-base")["egress"]
+    rules = _spec(_objects(values(SCOPED)), ".base")["egress"]
     for rule in (rule for rule in rules if "serverNames" in rule.get("toPorts", [{}])[0]):
         [entry] = rule["toFQDNs"]
         assert rule["toPorts"][0]["serverNames"] == [entry.get("matchName") or entry.get("matchPattern")]
@@ -266,7 +266,7 @@ def test_P13_the_queried_name_is_the_allowed_one() -> None:
 def test_P14_both_ip_families_are_treated_apart() -> None:
     denied = [entry["cidr"] for entry in baseline("cilium").objects[0]["spec"]["egressDeny"][1]["toCIDRSet"]]
     assert {"169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "fd20:ce::254/128"} <= set(denied)
-    blocks = _spec(_objects(compose(OPEN), "kubernetes"), "-egress")["egress"][-1]["to"]
+    blocks = _spec(_objects(compose(OPEN), "kubernetes"), ".egress")["egress"][-1]["to"]
     assert [entry["ipBlock"]["cidr"] for entry in blocks] == ["0.0.0.0/0", "::/0"]
     for entry in blocks:
         assert all((":" in hole) == (":" in entry["ipBlock"]["cidr"]) for hole in entry["ipBlock"]["except"])
@@ -305,7 +305,7 @@ def test_P19_policies_come_before_everything_else() -> None:
 
 def test_P21_entities_are_known_and_lower_case() -> None:
     def upper(objects: list[Any], pods: Any) -> None:
-        _spec(objects, "-base")["egress"].append({"toEntities": ["World"]})
+        _spec(objects, ".base")["egress"].append({"toEntities": ["World"]})
 
     assert any("World" in line for line in _broken(upper))
 
@@ -325,12 +325,12 @@ def test_P23_every_pod_peer_carries_the_sandbox_id() -> None:
             assert labels.get("gauntlet.dev/sandbox-id") == "sbx_42" or "k8s:k8s-app" in labels
 
     def foreign(objects: list[Any], pods: Any) -> None:
-        _spec(objects, "-base")["egress"].append({"toEndpoints": [{"matchLabels": {"app": "x"}}]})
+        _spec(objects, ".base")["egress"].append({"toEndpoints": [{"matchLabels": {"app": "x"}}]})
 
     assert any(line.startswith("P23") for line in _broken(foreign))
 
     def anybody(objects: list[Any], pods: Any) -> None:
-        _spec(objects, "-svc-web")["ingress"] = [{"from": [{"podSelector": {}}]}]
+        _spec(objects, ".svc.web")["ingress"] = [{"from": [{"podSelector": {}}]}]
 
     assert any(line.startswith("P23") for line in _broken(anybody, compose(NETWORKED), "kubernetes"))
 

@@ -9,7 +9,7 @@ from tests.support.network_files import codes, values, verdict, warned
 
 def _rules(outcome, kind: str = "base"):  # type: ignore[no-untyped-def]
     objects = render(outcome, "cilium").objects
-    return next(item for item in objects if item["metadata"]["name"] == f"sandbox-{kind}")["spec"]
+    return next(item for item in objects if item["metadata"]["name"] == f"sandbox.{kind}")["spec"]
 
 
 def test_values_nothing_grants_siblings_only() -> None:
@@ -165,7 +165,7 @@ def test_values_ports_limit_siblings_to_them_and_echo() -> None:
     )
     assert outcome.matrix["web"].ports == (Port(53, "UDP"), Port(80, "TCP"))
     assert outcome.matrix["default"].ports is None
-    limited, echo = _rules(outcome, "svc-web")["ingress"]
+    limited, echo = _rules(outcome, "svc.web")["ingress"]
     assert limited["toPorts"] == [{"ports": [{"port": "53", "protocol": "UDP"}, {"port": "80", "protocol": "TCP"}]}]
     fields = [{"family": "IPv4", "type": 8}, {"family": "IPv6", "type": 128}]
     assert echo["icmps"] == [{"fields": fields}]
