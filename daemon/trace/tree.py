@@ -4,7 +4,7 @@ Pure: points in, facts out. Left out: threads, PID 1, the helpers that PID 1 sta
 programs that do not exist. A process that never ran a program of its own is told as `forked` when it ends, under its
 maker's command line.
 
-A hostile sentry can lie about its own sandbox and make this grow to MAX_PROCESSES, no more.
+A hostile sentry can lie about its own sandbox and make this grow to MAX_PROCESSES and MAX_ENDED, no more.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from daemon.trace.signals import Signals
 from formats import event
 
 MAX_PROCESSES = 40_000
+# As many ids as a sentry ever gives (gVisor, kernel.TasksLimit).
+MAX_ENDED = 1 << 16
 CLONE_PARENT, CLONE_THREAD = 0x8000, 0x10000
 TOOLS = b"/workspace/tools/bin/"
 HELPER_MODES = frozenset({b"file-worker", b"-version"})
@@ -36,6 +38,8 @@ class Tree:
         self._clock_ns = clock_ns
         self._processes: dict[int, Process] = {}
         self._signals = Signals(self._processes, clock_ns)
+        # Who ended and was not made anew: the end of a child that nobody waits for is told again with each new parent.
+        self._ended: dict[int, None] = {}
         self.ignored = 0
 
     def __len__(self) -> int:
@@ -116,6 +120,7 @@ class Tree:
 
     def _new(self, pid: int, ppid: int, maker: int, line: str, guest_ns: int) -> Process:
         process = Process(pid, ppid, maker, line, guest_ns)
+        self._ended.pop(pid, None)
         if len(self._processes) < MAX_PROCESSES:
             self._processes[pid] = process
         else:
@@ -146,12 +151,15 @@ class Tree:
         return [fields]
 
     def _exited(self, point: Exited) -> list[Fact]:
-        if point.who.pid == INIT:
+        if point.who.pid == INIT or point.who.pid in self._ended:
             return []
         return self._end(self._known(point.who), point.status, point.who.time_ns)
 
     def _end(self, process: Process, status: int, guest_ns: int, *, inferred: bool = False) -> list[Fact]:
         self._processes.pop(process.pid, None)
+        if len(self._ended) >= MAX_ENDED:
+            del self._ended[next(iter(self._ended))]
+        self._ended[process.pid] = None
         if process.helper or (process.maker == INIT and not process.programs and _unborn(process, status, guest_ns)):
             return []
         facts: list[Fact] = []

@@ -64,6 +64,23 @@ def test_a_family_is_told_with_parents_ends_and_signals(environment, tmp_path):
     assert all(line["guest_time_ns"] > 0 for line in lines if line["kind"] == "process" and "reason" not in line)
 
 
+def test_a_child_that_nobody_waits_for_ends_once(environment, tmp_path):
+    """The sentry tells its end again when its parent goes, and once more when PID 1 does."""
+    program = (
+        "import os, sys\n"
+        "for code in (4, 5):\n"
+        "    child = os.fork() or os._exit(code)\n"
+        "    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)\n"
+    )
+    script = write_script(tmp_path / "s.jsonl", exec_step("python3", "-c", program))
+    record = run_script(environment, make_challenge(tmp_path / "c"), script)
+    lines = told(environment, record["attempt_id"], "process")
+    python = spawned(lines, "python3 -c")
+    ends = [(e["ppid"], e["exit_code"]) for e in lines if e["event"] == "process_exit"]
+    assert ends == [(python["pid"], 4), (python["pid"], 5), (1, 0)]
+    assert len([e for e in lines if e["event"] == "process_spawn"]) == 3
+
+
 def test_a_tools_run_is_a_tool_invocation_beside_the_process(environment, tmp_path):
     steps = [exec_step("/workspace/tools/bin/hello"), exec_step("sh", "-c", "/workspace/tools/bin/hello; true")]
     script = write_script(tmp_path / "s.jsonl", *steps)

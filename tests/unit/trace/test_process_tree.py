@@ -334,3 +334,18 @@ def test_a_start_that_the_limit_refused_is_told_and_nothing_else_of_it(sysno):
         syscall(10, 435, errno=11),
     )
     assert Told().feed(*silent).facts == []
+
+
+def test_an_end_that_is_told_again_is_no_second_process():
+    """A dead child that nobody waits for: its sentry tells its end again whenever it gets another parent."""
+    start = (clone(1, 10), execve(10, "sh"), clone(10, 11))
+    told = Told().feed(*start, exited(11, 256, ppid=10))
+    again = Told().feed(*start, exited(11, 256, ppid=10), exited(11, 256, ppid=1), exited(11, 256, ppid=0))
+    assert again.facts == told.facts
+    reused = again.feed(clone(10, 11), exited(11, 512, ppid=10)).facts[len(told.facts) :]
+    assert [(f["event"], f["exit_code"]) for f in reused] == [("process_spawn", None), ("process_exit", 2)]
+
+
+def test_a_helpers_end_that_is_told_again_stays_untold():
+    helper = (clone(1, 10), execve(10, "/usr/local/bin/gauntlet-supervisor", "file-worker", env=()), exited(10, 9))
+    assert Told().feed(*helper, exited(10, 9, ppid=0)).facts == []
