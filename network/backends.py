@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from network.cluster import Cluster
+from network.cidrs import inside, parse
+from network.cluster import Cluster, unknown_families, unknown_private
 from network.model import Backend, ServiceVerdict
 from network.problems import Place, Report
 from network.spec import SandboxSpec, ServiceSpec
@@ -51,10 +52,24 @@ def _gaps(
         listed = ", ".join(verdict.domains[:5])
         reason = f"a domain list ({listed}): it cannot filter DNS names, nor check SNI and Host"
         return [(reason, "use the cilium backend, or list networks under allowCIDR")]
+    if backend == "kubernetes" and (gaps := _addresses(verdict, cluster)):
+        return gaps
     deep = [name for name in verdict.domains if name.startswith("**.")]
     if deep:
         return [(f"pattern {deep[0]}: FQDNNetworkPolicy has no form for any depth", "write `*.` for one label")]
     return []
+
+
+def _addresses(verdict: ServiceVerdict, cluster: Cluster | None) -> list[tuple[str, str]]:
+    """Networks that could be pods or nodes: plain NetworkPolicy matches those by address."""
+    private = unknown_private(cluster)
+    held = [cidr for cidr in verdict.cidrs if inside(parse(cidr), private) is not None]
+    if not held:
+        return []
+    reason = (
+        f"allowed networks that may be pods or nodes of the cluster ({', '.join(held[:5])}), whose ranges are unknown"
+    )
+    return [(reason, "give a cluster file with protected.pods and protected.nodes of that address family")]
 
 
 def _cilium(verdict: ServiceVerdict, cluster: Cluster | None) -> list[tuple[str, str]]:
@@ -89,14 +104,16 @@ def _warn_private(
     backend: Backend, decision: Decision, cluster: Cluster | None, spec: SandboxSpec, report: Report
 ) -> None:
     """Address rules of plain NetworkPolicy see pods and nodes too: their ranges must be known."""
-    known = cluster is not None and cluster.protected.pods and cluster.protected.nodes
+    unknown = unknown_families(cluster)
     open_outside = any(verdict.internet != "none" or verdict.outside_ingress for verdict in decision.matrix.values())
-    if open_outside and not known and backend == "kubernetes":
+    if open_outside and unknown and backend == "kubernetes":
+        families = " and ".join(f"IPv{version}" for version in unknown)
         report.warn(
             "W20",
             Place(spec.file),
-            "the cluster's pod and node ranges are not known: all private ranges stay closed, in both directions",
-            "give a cluster file with protected.pods and protected.nodes",
+            f"the cluster's pod and node ranges are not known for {families}: its private ranges stay closed, in both"
+            " directions",
+            "give a cluster file with protected.pods and protected.nodes of each address family that the cluster uses",
         )
     if open_outside and (cluster is None or not cluster.protected.control_plane):
         report.warn(

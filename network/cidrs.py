@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 Net = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -34,11 +36,10 @@ PRIVATE: tuple[str, ...] = (
     "fc00::/7",
 )
 _PREFIX = re.compile(r"[^/%]+(/[0-9]{1,3})?")
-_EMBEDDING = (
-    (ipaddress.IPv6Network("::ffff:0:0/96"), 96),
-    (ipaddress.IPv6Network("64:ff9b::/96"), 96),
-    (ipaddress.IPv6Network("2002::/16"), 16),
-)
+_EVERY_4 = ipaddress.IPv4Network("0.0.0.0/0")
+_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
+_CARRIED = ((ipaddress.IPv6Network("64:ff9b::/96"), 96), (ipaddress.IPv6Network("2002::/16"), 16))
+_EMBEDDING = ((_MAPPED, 96), *_CARRIED)
 #: A list that covers this many addresses is broad: a /8, or a /32 of IPv6.
 BROAD = {4: 1 << 24, 6: 1 << 96}
 #: ... and this many is the internet: a sixteenth of IPv4, or of IPv6's global unicast space.
@@ -92,25 +93,81 @@ def embedded(net: Net) -> Net | None:
     return None
 
 
+def mapped(net: Net) -> Net | None:
+    """The IPv4 network that an IPv4-mapped one writes, None for any other: such addresses are on no wire."""
+    if isinstance(net, ipaddress.IPv6Network) and net.subnet_of(_MAPPED):
+        return embedded(net)
+    return None
+
+
+def whole_family(protected: Iterable[Protected]) -> int | None:
+    """The IP version of which the ranges leave no address, None without one."""
+    return next((net.version for net in closed_nets(tuple(protected)) if net.prefixlen == 0), None)
+
+
 def always_protected() -> tuple[Protected, ...]:
     """The ranges that are closed without any cluster file."""
     return tuple(Protected(name, ipaddress.ip_network(net)) for name, nets in ALWAYS_PROTECTED.items() for net in nets)
 
 
 def inside(net: Net, protected: Iterable[Protected]) -> Protected | None:
-    """The protected range that the network equals or lies in, None without one."""
-    carried = embedded(net)
-    for item in protected:
-        for candidate in (net, carried):
-            if candidate is not None and _subnet(candidate, item.net):
-                return item
+    """The protected range that the network equals or lies in, None without one.
+
+    Ranges count together: what several cover between them is one range with all their names.
+    """
+    ranges = tuple(protected)
+    for candidate in (net, embedded(net)):
+        closed = None if candidate is None else _holding(candidate, closed_nets(ranges))
+        if candidate is None or closed is None:
+            continue
+        single = next((item for item in ranges if _subnet(candidate, item.net)), None)
+        if single is not None:
+            return single
+        parts = dict.fromkeys(item.name for item in ranges if _subnet(item.net, candidate))
+        return Protected(" and ".join(parts) or "in another form", closed)
     return None
 
 
 def excepted(net: Net, protected: Iterable[Protected]) -> tuple[Net, ...]:
-    """The protected ranges strictly inside the network, merged and sorted, for an `except` list."""
-    within = [item.net for item in protected if item.net != net and _subnet(item.net, net)]
-    return collapse(within)
+    """The protected ranges strictly inside the network, merged and sorted, for an `except` list.
+
+    IPv6 networks that carry protected IPv4 addresses count. ValueError when nothing of the network would be left.
+    """
+    nets = closed_nets(tuple(protected))
+    if _holding(net, nets) is not None:
+        raise ValueError(f"{net} is protected as a whole")
+    same = [item for item in nets if item.version == net.version]
+    first, last = int(net.network_address), int(net.broadcast_address)
+    start = bisect_left(same, first, key=_start)
+    return tuple(same[start : bisect_right(same, last, lo=start, key=_start)])
+
+
+@lru_cache(maxsize=16)
+def closed_nets(protected: tuple[Protected, ...]) -> tuple[Net, ...]:
+    """Everything that is protected in as few networks as possible, IPv4 first, sorted.
+
+    With each IPv4 range go the IPv6 networks whose packets a NAT64 or 6to4 gateway sends on to it.
+    """
+    plain = [item.net for item in protected]
+    return collapse([*plain, *(form for net in plain for form in _carriers(net))])
+
+
+def _carriers(net: Net) -> Iterator[Net]:
+    """The IPv6 networks that carry an IPv4 network's addresses on the wire."""
+    for prefix, bits in _CARRIED if net.version == 4 else ():
+        value = int(prefix.network_address) + (int(net.network_address) << (96 - bits))
+        yield ipaddress.IPv6Network((value, bits + net.prefixlen))
+
+
+def _start(net: Net) -> int:
+    return int(net.network_address)
+
+
+def _holding(net: Net, nets: Sequence[Net]) -> Net | None:
+    """The one of sorted networks without overlaps that the network equals or lies in."""
+    same = [item for item in nets if item.version == net.version]
+    index = bisect_right(same, _start(net), key=_start) - 1
+    return same[index] if index >= 0 and _subnet(net, same[index]) else None
 
 
 def collapse(nets: Iterable[Net]) -> tuple[Net, ...]:
@@ -122,9 +179,12 @@ def collapse(nets: Iterable[Net]) -> tuple[Net, ...]:
 
 
 def coverage(nets: Sequence[Net]) -> dict[int, int]:
-    """How many addresses the networks cover together, by IP version."""
+    """How many addresses the networks cover together, by IP version; carried IPv4 addresses count as such."""
     covered = {4: 0, 6: 0}
-    for net in collapse(nets):
+    carried = [
+        embedded(net) or (_EVERY_4 if any(_subnet(form, net) for form, _ in _EMBEDDING) else None) for net in nets
+    ]
+    for net in collapse([*nets, *(net for net in carried if net is not None)]):
         covered[net.version] += net.num_addresses
     return covered
 

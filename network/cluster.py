@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from network.cidrs import CidrError, Protected, always_protected, parse
+from network.cidrs import PRIVATE, CidrError, Protected, always_protected, parse, whole_family
 from network.problems import Report
 from network.yamlread import Map, Node, Scalar, Seq, read_yaml
 
@@ -126,6 +126,20 @@ class Cluster(_Strict):
         return (int(found[1]), int(found[2] or 0)) if found else None
 
 
+def unknown_families(cluster: Cluster | None) -> tuple[int, ...]:
+    """The IP versions of which the cluster's pod and node ranges are not named."""
+    ranges = cluster.protected if cluster else ProtectedRanges()
+    known = [{parse(entry).version for entry in entries} for entries in (ranges.pods, ranges.nodes)]
+    return tuple(version for version in (4, 6) if not all(version in found for found in known))
+
+
+def unknown_private(cluster: Cluster | None) -> tuple[Protected, ...]:
+    """The private ranges that may be pods or nodes, for plugins that match those by address."""
+    families = unknown_families(cluster)
+    nets = (parse(entry) for entry in PRIVATE)
+    return tuple(Protected("private", net) for net in nets if net.version in families)
+
+
 def read_cluster(text: bytes | str, file: str) -> Cluster:
     """The cluster of a file; ClusterError names what is wrong with it."""
     report = Report()
@@ -141,10 +155,16 @@ def read_cluster(text: bytes | str, file: str) -> Cluster:
             key: child.text if isinstance(child, Scalar) else _plain(child) for key, child in versions.items.items()
         }
     try:
-        return Cluster.model_validate(data)
+        cluster = Cluster.model_validate(data)
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
         raise ClusterError(f"{file}: " + "; ".join(lines)) from error
+    if (version := whole_family(cluster.protected_ranges())) is not None:
+        raise ClusterError(
+            f"{file}: protected: together the ranges hold every address of IPv{version}, so no grant could mean"
+            " anything; name the cluster's and the company's own networks"
+        )
+    return cluster
 
 
 def _plain(node: Node) -> Any:

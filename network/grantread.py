@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from network.cidrs import CidrError, Protected, excepted, inside, parse
+from network.cidrs import CidrError, Protected, excepted, inside, mapped, parse
 from network.domains import DomainError, canonical, protected_name
 from network.model import Port
 from network.nodes import Walker, join_path, kind_of, nearest
@@ -73,6 +73,10 @@ def read_cidrs(walker: Walker, node: Node, path: str, type_code: str, protected:
                 f"{net} lies in the protected range {held.net} ({held.name}), which stays closed for everyone",
                 "name a network outside the protected ranges",
             )
+            continue
+        if (four := mapped(net)) is not None:
+            message = f"{net} is an IPv4-mapped network, which no packet carries"
+            walker.report.reject("R16", place, message, f"write {four}")
             continue
         except_list = excepted(net, ranges)
         if except_list:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from network.cidrs import always_protected, collapse, excepted, parse
+from network.cidrs import always_protected, closed_nets, excepted, parse
 from network.cluster import Cluster
 from network.model import Port, ServiceVerdict
 from network.render.names import (
@@ -73,7 +73,7 @@ def baseline(cluster: Cluster | None, namespace: str, *, node_resolver: bool = F
     """
     ranges = cluster.protected_ranges() if cluster else always_protected()
     denied = []
-    for net in collapse(item.net for item in ranges):
+    for net in closed_nets(ranges):
         entry: Object = {"cidr": str(net)}
         if net == _LINK_LOCAL and node_resolver:
             entry["except"] = [NODE_LOCAL_DNS]

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from network.cidrs import PRIVATE, Net, Protected, collapse, excepted, parse
-from network.cluster import Cluster
+from network.cidrs import Protected, excepted, parse
+from network.cluster import Cluster, unknown_private
 from network.model import Port, ServiceVerdict
 from network.render.names import (
     DNS_APPS,
@@ -90,14 +90,8 @@ def _direction(direction: str, rules: list[Object]) -> Object:
 
 
 def _closed(plan: Plan, addresses_see_pods: bool) -> tuple[Protected, ...]:
-    """The ranges that address rules except: the protected ones, and private ones when pods are unknown."""
-    if not addresses_see_pods or _pods_known(plan):
-        return plan.protected
-    return (*plan.protected, *(Protected("private", parse(net)) for net in PRIVATE))
-
-
-def _pods_known(plan: Plan) -> bool:
-    return plan.cluster is not None and bool(plan.cluster.protected.pods and plan.cluster.protected.nodes)
+    """The ranges that address rules except: the protected ones, and private ones where pods are unknown."""
+    return (*plan.protected, *unknown_private(plan.cluster)) if addresses_see_pods else plan.protected
 
 
 def block(cidr: str, closed: Iterable[Protected]) -> Object:
@@ -115,8 +109,7 @@ def _egress(plan: Plan, verdict: ServiceVerdict, closed: tuple[Protected, ...]) 
     if verdict.internet == "all":
         yield {"to": [block(cidr, closed) for cidr in EVERYWHERE]}
     elif verdict.cidrs:
-        # What the operator listed stays as listed; only protected ranges inside it are left out.
-        yield {"to": [block(cidr, plan.protected) for cidr in verdict.cidrs]}
+        yield {"to": [block(cidr, closed) for cidr in verdict.cidrs]}
 
 
 def dns_rule() -> Object:
@@ -154,13 +147,11 @@ def _ports(port: Port) -> list[Object]:
 
 def _ssh(plan: Plan, service: str, port: int, addresses_see_pods: bool) -> Object:
     """Ingress from outside the cluster: everywhere but pods and nodes, so that no sibling matches."""
-    closed: tuple[Net, ...] = ()
+    closed: list[Protected] = []
     if addresses_see_pods:
-        inside = PRIVATE
-        if _pods_known(plan) and plan.cluster is not None:
-            ranges = plan.cluster.protected
-            inside = (*ranges.pods, *ranges.nodes, *ranges.services)
-        closed = collapse(parse(net) for net in inside)
-    peers = [block(cidr, [Protected("cluster", net) for net in closed]) for cidr in EVERYWHERE]
+        ranges = plan.cluster.protected if plan.cluster else None
+        named = (*ranges.pods, *ranges.nodes, *ranges.services) if ranges else ()
+        closed = [*(Protected("cluster", parse(net)) for net in named), *unknown_private(plan.cluster)]
+    peers = [block(cidr, closed) for cidr in EVERYWHERE]
     rule = {"from": peers, "ports": [{"protocol": "TCP", "port": port}]}
     return _policy(plan, ("ssh",), selector(plan.sandbox_id, service=service), _direction("ingress", [rule]))

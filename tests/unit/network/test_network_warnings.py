@@ -60,7 +60,9 @@ def test_unknown_ranges_are_named_for_address_backends() -> None:
     text = "services: {a: {network_mode: bridge}}"
     assert "W20" in warned(compose(text, backend="kubernetes"))
     assert "W20" not in warned(compose(text, backend="cilium"))
-    cluster = "protected: {pods: [10.8.0.0/14], nodes: [10.1.0.0/24], control_plane: [10.2.0.0/28]}"
+    cluster = (
+        "protected: {pods: [10.8.0.0/14, 'fd01::/64'], nodes: [10.1.0.0/24, 'fd02::/64'], control_plane: [10.2.0.0/28]}"
+    )
     assert "W20" not in warned(compose(text, backend="kubernetes", cluster=cluster))
 
 
