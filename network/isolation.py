@@ -82,6 +82,7 @@ class _File:
         self.walker = walker
         self.protected = protected
         self.isolation = Isolation(place=Place(walker.file))
+        self.raised: tuple[Level, Place] | None = None
 
     def read(self, root: Node) -> Isolation:
         """The whole file."""
@@ -97,6 +98,8 @@ class _File:
             self._human_eval(node, "human_eval")
         if (node := entry.items.get("tasks")) is not None:
             self._tasks(node)
+        if self.raised is not None:
+            self.isolation.level, self.isolation.place = self.raised
         return self.isolation
 
     def _unknown(self, entry: Map, path: str, known: tuple[str, ...]) -> None:
@@ -187,17 +190,27 @@ class _File:
             self._unknown(task, path, ("isolation", "human_eval"))
             if (flag := task.items.get("human_eval")) is not None:
                 self._human_eval(flag, join_path(path, "human_eval"))
-            own = task.items.get("isolation")
-            level_node = own.items.get("level") if isinstance(own, Map) else own
-            level_path = join_path(path, "isolation")
-            level = None if level_node is None else self._level(level_node, level_path)
-            if level is not None and LEVELS.index(level) < LEVELS.index(self.isolation.level):
-                self.walker.report.reject(
-                    "R43",
-                    self.walker.place(level_path, child.line if level_node is None else level_node.line),
-                    f"task {shown(name)} lowers the level from {self.isolation.level} to {level}",
-                    f"a task may raise the level only: write {self.isolation.level}, or remove it",
-                )
+            if "isolation" in task.items:
+                self._task_level(name, task.items["isolation"], join_path(path, "isolation"))
+
+    def _task_level(self, name: str, node: Node, path: str) -> None:
+        """A task's own level, which may be higher: the strictest one holds, since no file says whose it is."""
+        if isinstance(node, Map):
+            unknown_keys(self.walker, node, path, ("level",), "R43")
+            node, path = node.items.get("level", node), join_path(path, "level")
+        if is_null(node) or isinstance(node, Map):
+            return
+        level = self._level(node, path)
+        place = self.walker.place(path, node.line)
+        if level is not None and LEVELS.index(level) < LEVELS.index(self.isolation.level):
+            self.walker.report.reject(
+                "R43",
+                place,
+                f"task {shown(name)} lowers the level from {self.isolation.level} to {level}",
+                f"a task may raise the level only: write {self.isolation.level}, or remove it",
+            )
+        elif level is not None and level != self.isolation.level and self.raised is None:
+            self.raised = (level, place)
 
 
 def raise_to(base: Isolation, own: Isolation, report: Report) -> Isolation:
