@@ -103,6 +103,7 @@ def explain(
     checked = _checked(file, kind, isolation, human_eval, cluster, None)
     document = checked.to_json()
     changes = None
+    _once(file, isolation, cluster, diff)
     if diff is not None and checked.ok:
         try:
             changes = difference(_read_json(str(diff)), document)
@@ -188,6 +189,7 @@ def _checked(
     cluster: Path | None,
     backend: BackendName | None,
 ) -> Checked:
+    _once(file, isolation, cluster)
     kind_name: Kind | None = None if kind is None else kind.value
     target: Backend | None = None if backend is None else backend.value
     return check_source(
@@ -239,6 +241,12 @@ def _bounded(file: str, limit: int) -> bytes:
             return opened.read(limit + 1)
     except OSError as error:
         _usage(f"{file}: {error.strerror}")
+
+
+def _once(*files: str | Path | None) -> None:
+    """Only one of the files may be standard input: its second reader would find it empty."""
+    if sum(file is not None and str(file) == "-" for file in files) > 1:
+        _usage("standard input (`-`) can be one file only")
 
 
 def _usage(message: str) -> NoReturn:

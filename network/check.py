@@ -143,7 +143,11 @@ def _read(
         protected = cluster.protected_ranges() if cluster else always_protected()
         return read_values(root, walker, protected)
     substituted = substitute(root, env, source.file, walker.report)
-    return read_compose(substituted, walker) if isinstance(substituted, Map) else None
+    if not isinstance(substituted, Map):
+        return None
+    if env:
+        reject_credentials(walker, substituted)  # what the variables hold
+    return read_compose(substituted, walker)
 
 
 def _check_enforcement(cluster: Cluster | None, backend: Backend | None, walker: Walker) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from network.composeservice import ComposeService
 from network.credentials import is_credential_name
+from network.dnsrecords import check_records
 from network.grantread import read_domains, read_entities
 from network.netnames import check_network_name
 from network.nodes import Walker, is_null, join_path, kind_of, limit_services, reject_keys
@@ -46,6 +47,8 @@ def read_compose(root: Map, walker: Walker) -> SandboxSpec:
         return spec
     for name, node in limit_services(walker, entry):
         spec.services[name] = ComposeService(walker.of(name), name, entry.lines[name], spec).read(node)
+    joins = (join for service in spec.services.values() for join in service.networks.values())
+    check_records(spec, [(alias, join.place) for join in joins for alias in join.aliases], walker)
     return spec
 
 

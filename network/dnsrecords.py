@@ -1,7 +1,7 @@
-"""DNS records of a values file that would shadow an allowed domain (R25), compared within bounds.
+"""Extra host names of services that would shadow an allowed domain (R25), compared within bounds.
 
-A record of the sandbox's own resolver that matches an allowed name would send its traffic to a sibling under the
-name that was granted. Owns that comparison; the form of a record is checked where services are read.
+A DNS record of a values file or an alias of a Compose file that matches an allowed name would send its traffic to a
+sibling under the name that was granted. Owns that comparison; the form of a record is checked where services are read.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def check_records(spec: SandboxSpec, records: list[Record], walker: Walker) -> N
         walker.report.reject(
             "R25",
             records[0][1],
-            f"{len(records)} DNS records beside {len(patterns)} allowed patterns: too many to tell whether one shadows"
-            " the other",
-            f"drop records or patterns, to at most {MAX_COMPARISONS} pairs",
+            f"{len(records)} extra host names beside {len(patterns)} allowed patterns: too many to tell whether one"
+            " shadows the other",
+            f"drop host names or patterns, to at most {MAX_COMPARISONS} pairs",
         )
         return
     for name, place in records:
         shadowed = name if name in plain else next((item for item in patterns if overlaps(item, name)), None)
         if shadowed is not None:
-            message = f"DNS record {name} would shadow the allowed domain {shadowed}"
-            walker.report.reject("R25", place, message, "drop the record or the domain")
+            message = f"host name {name} would shadow the allowed domain {shadowed}"
+            walker.report.reject("R25", place, message, "drop the host name or the domain")

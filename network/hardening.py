@@ -8,11 +8,12 @@ context is its own matter and nothing is rendered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from network.isolation import Isolation
 from network.nodes import Walker, is_null, join_path, kind_of
+from network.problems import Report
 from network.spec import PodUser, ServiceSpec
 from network.yamlread import Map, Node, Scalar
 
@@ -43,6 +44,19 @@ def read_id(walker: Walker, node: Node, path: str) -> int | None:
         return value
     walker.report.reject("R41", walker.place(path, node.line), f"cannot be {kind_of(node)}", f"accepted: 0 to {MAX_ID}")
     return None
+
+
+def check_users(services: Iterable[ServiceSpec], isolation: Isolation, report: Report) -> None:
+    """R41 for a service that runs as root where nobody may: such a pod would never start."""
+    for service in services if isolation.strict else ():
+        if service.user.uid == 0 and (service.user.non_root or isolation.non_root):
+            asked = "the task's runAsNonRoot" if service.user.non_root else "isolation.non_root"
+            report.reject(
+                "R41",
+                service.place,
+                f"{service.name} runs as root (user 0), which {asked} forbids: its pod would never start",
+                "name another user",
+            )
 
 
 def security_context(service: ServiceSpec, isolation: Isolation) -> Mapping[str, Any] | None:

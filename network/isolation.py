@@ -72,6 +72,9 @@ def read_isolation(
     if only is not None and isinstance(root, Map):
         root = Map(root.line, {only: root.items[only]}, {only: root.lines[only]}) if only in root.items else None
     if root is None or is_null(root):
+        if only is None and report.ok:
+            message = "the isolation settings are empty: the standard level holds"
+            report.warn("W21", Place(file), message, "write `isolation: standard`, or leave the file out")
         return Isolation(place=Place(file))
     reject_credentials(walker, root)
     return _File(walker, tuple(protected)).read(root)

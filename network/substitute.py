@@ -16,6 +16,7 @@ from network.yamlread import Map, Node, Scalar, Seq, resolve_plain
 MAX_OUTPUT = 4 << 20
 MAX_NESTING = 8
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MODE = re.compile(r"services\..+\.network_mode", re.DOTALL)
 _OPERATORS = (":-", ":?", ":+", "-", "?", "+")
 
 
@@ -61,7 +62,9 @@ class _Substitution:
         except _Bad as bad:
             self._report.reject("R41", place, f"variable substitution: {bad}", "write `$$` for a plain `$`")
             return node
-        return Scalar(resolve_plain(text) if node.plain else text, text, node.plain, node.line)
+        # A mode is a text whatever the variable holds: an empty one must not count as a mode that was not written.
+        plain = node.plain and not _MODE.fullmatch(place.path)
+        return Scalar(resolve_plain(text) if plain else text, text, plain, node.line)
 
     def _expand(self, text: str, place: Place, nesting: int) -> str:
         if nesting > MAX_NESTING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from network.cluster import Cluster
 from network.egress import Egress, effective_egress, memberships, task_egress
-from network.hardening import security_context
+from network.hardening import check_users, security_context
 from network.isolation import Isolation
 from network.model import Dns, Grant, Internet, Matrix, ServiceVerdict
 from network.names import Names
@@ -45,6 +45,7 @@ class Decision:
         self.egress: Egress = effective_egress(task, isolation, report)
         human = [*isolation.human_evals, *([human_eval] if human_eval else [])]
         check_level(spec, isolation, human, report)
+        check_users(spec.services.values(), isolation, report)
         self._ssh: Place | None = human[0] if human and not isolation.strict else None
         self._runtimes = choose_runtimes(spec, isolation, cluster, report)
         self._peers = _peers(spec, joined)

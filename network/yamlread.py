@@ -219,21 +219,25 @@ class _Builder:
         self._count(event, 1)
         node = Map(_line(event))
         merged: list[Map] = []
+        merge_line: int | None = None
         while not isinstance(inner := next(self._events), MappingEndEvent):
             key = self._node(inner, depth + 1)
             child = self._node(next(self._events), depth + 1)
             node.size += child.size + 1
             if not isinstance(key, Scalar):
                 raise _Stop(key.line, "a mapping key must be a plain value", "use text as the key")
-            if key.plain and key.text == "<<":
-                merged.extend(self._merge_targets(child))
-            elif key.text in node.items:
+            merge = key.plain and key.text == "<<"
+            first = merge_line if merge else node.lines.get(key.text)
+            if first is not None:
                 self._report.reject(
                     "R40",
                     Place(self._file, key.text, _line(inner)),
-                    f"duplicate key {shown(key.text)}, first on line {node.lines[key.text]}",
-                    "keep one of them",
+                    f"duplicate key {shown(key.text)}, first on line {first}",
+                    "merge a list, `<<: [*a, *b]`" if merge else "keep one of them",
                 )
+            elif merge:
+                merge_line = _line(inner)
+                merged.extend(self._merge_targets(child))
             else:
                 node.items[key.text] = child
                 node.lines[key.text] = _line(inner)
