@@ -139,22 +139,24 @@ def runtime(machine: Machine) -> Check:
 
 
 def trace(machine: Machine) -> Check:
-    """Whether what processes do is heard: every environment's entry names a session, its sink listens."""
+    """Whether what processes do is heard: an environment's entry names a session and its sink listens; told of each."""
     if machine.client is None:
         return Check("trace", False, "cannot be asked without an engine", SETUP)
     runtimes = machine.client.info().get("Runtimes") or {}
     entries = {name: entry for name, entry in runtimes.items() if name.startswith(f"{RUNTIME}-")}
     if not entries:
         return Check("trace", False, "no environment is up, so no sandbox is heard", UP)
-    for name, entry in sorted(entries.items()):
-        trouble = _untraced(entry.get("runtimeArgs") or [])
-        if trouble:
-            return Check("trace", False, f"{name}: {trouble}", UP)
+    troubles = {name: _untraced(entry.get("runtimeArgs") or []) for name, entry in sorted(entries.items())}
+    heard = [name for name, trouble in troubles.items() if not trouble]
+    unheard = [f"{name}: {trouble}" for name, trouble in troubles.items() if trouble]
+    if not heard:
+        return Check("trace", False, "; ".join(unheard), UP)
     buffer = int(SEND_BUFFER.read_text(encoding="ascii"))
     if buffer < SEND_BUFFER_BYTES:
         detail = f"{SEND_BUFFER} is {buffer}: the largest execve events are lost (each as a gap record)"
         return Check("trace", False, detail, f"sysctl -w net.core.wmem_default={SEND_BUFFER_BYTES}")
-    return Check("trace", True, f"heard: {', '.join(sorted(entries))}", UP)
+    # Another environment that is down, or ended without `make down`, concerns only itself.
+    return Check("trace", True, "; ".join([f"heard: {', '.join(heard)}", *unheard]), UP)
 
 
 def _untraced(arguments: list[str]) -> str:

@@ -65,6 +65,20 @@ def test_a_sink_that_does_not_listen_is_said_to_stop_every_start(session: Path, 
         assert doctor.trace(machine(flag)).ok
 
 
+def test_an_environment_that_is_gone_is_told_beside_one_that_is_heard(session: Path, tmp_path: Path) -> None:
+    runtimes = {
+        "gauntlet-runsc-gone": {"path": "/runsc", "runtimeArgs": [f"--pod-init-config={tmp_path}/none.json"]},
+        "gauntlet-runsc-local": {"path": "/runsc", "runtimeArgs": [f"--pod-init-config={session}"]},
+    }
+    both = Machine(SimpleNamespace(info=lambda: {"Runtimes": runtimes}))
+    assert not doctor.trace(both).ok
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(tmp_path / "s.sock"))
+        found = doctor.trace(both)
+    assert found.ok
+    assert found.detail.startswith("heard: gauntlet-runsc-local; gauntlet-runsc-gone:")
+
+
 def test_a_small_send_buffer_is_told_with_its_remedy(session: Path, tmp_path: Path, send_buffer: Path) -> None:
     send_buffer.write_text("212992\n")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
