@@ -28,6 +28,9 @@ from network.values import read_values
 from network.verdicts import Decision
 from network.yamlread import Map, read_yaml
 
+PORT_PROTOCOLS = ("TCP", "UDP", "SCTP")
+"""What ANY means."""
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -74,13 +77,36 @@ class Checked:
         }
         return hashlib.sha256(json.dumps(policy, sort_keys=True).encode()).hexdigest()
 
+    @property
+    def domain_ports(self) -> dict[str, list[dict[str, Any]]]:
+        """`{NAME: [{"domain", "port", "protocol"}]}`: open to a domain's addresses without a check of names, as
+        `evaluate` finds it; only services that have any.
+        """
+        if not self.ok or self.decision is None:
+            return {}
+        found: dict[str, list[dict[str, Any]]] = {}
+        for name, verdict in self.matrix.items():
+            opened: dict[tuple[str, int], set[str]] = {}
+            for item in self.decision.egress.ports:
+                for domain in [item.domain] if item.domain else verdict.domains:
+                    protocols = set(PORT_PROTOCOLS) if item.protocol == "ANY" else {item.protocol}
+                    opened.setdefault((domain, item.port), set()).update(protocols)
+            if verdict.domains and opened:
+                found[name] = [
+                    {"domain": domain, "port": port, "protocol": protocol}
+                    for (domain, port), protocols in sorted(opened.items())
+                    for protocol in (["ANY"] if len(protocols) == len(PORT_PROTOCOLS) else sorted(protocols))
+                ]
+        return found
+
     def to_json(self) -> dict[str, Any]:
-        """What `check --json` and `explain --json` print."""
+        """What `check --json` and `explain --json` print; `domain_ports` only where there are any."""
         return {
             "ok": self.ok,
             "problems": [problem.to_json() for problem in self.report.problems],
             "warnings": [warning.to_json() for warning in self.report.warnings],
             "services": matrix_json(self.matrix),
+            **({"domain_ports": self.domain_ports} if self.domain_ports else {}),
         }
 
 

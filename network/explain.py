@@ -115,6 +115,24 @@ def difference(approved: Any, current: Mapping[str, Any]) -> list[dict[str, Any]
     return changes
 
 
+def unequal(explained: Any, evaluated: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Where what was rendered, as `evaluate` found it, permits other than what `explain --json` printed.
+
+    The same entries as `difference`; `approved` is what was explained. ApprovalError when it was rejected or is no
+    explanation.
+    """
+    if isinstance(explained, Mapping) and explained.get("ok") is False:
+        raise ApprovalError("the explanation is of a rejected file")
+    bare = {"services": {name: {**verdict, "granted_by": []} for name, verdict in evaluated["services"].items()}}
+    changes = [change for change in difference(explained, bare) if change["field"] != "granted_by"]
+    old, new = explained.get("domain_ports") or {}, evaluated.get("domain_ports") or {}
+    return changes + [
+        _change(name, "domain_ports", old.get(name, []), new.get(name, []))
+        for name in dict.fromkeys([*old, *new])
+        if old.get(name, []) != new.get(name, [])
+    ]
+
+
 def _change(service: str, field: str, approved: Any, current: Any) -> dict[str, Any]:
     return {"service": service, "field": field, "approved": approved, "current": current}
 

@@ -57,10 +57,16 @@ def read_document(document: Mapping[str, Any]) -> Document:
     Raises EvaluateError naming the object or pod that cannot be judged.
     """
     root = Reader(document, "")
+    if document.get("ok") is False:
+        codes = [item.at("code").value for item in root.at("problems").items()]
+        told = ", ".join(dict.fromkeys(str(code) for code in codes))
+        raise EvaluateError("document", f"its rendering was refused ({told or 'no reason given'}): nothing to evaluate")
     for key in ("objects", "pods"):
         if not root.has(key):
             raise EvaluateError("document", f"it has no {key}; expected what `gauntlet network render --json` prints")
     objects = list(root.at("objects").items())
+    for item in objects:
+        item.at("kind").text()  # a name that can be looked up
     containers = dict(_offline_service(item) for item in objects if item.at("kind").value == _CONTAINER)
     policies = [item.value for item in objects if item.at("kind").value != _CONTAINER]
     namespace = _namespace(root, objects)

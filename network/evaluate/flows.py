@@ -23,7 +23,7 @@ from network.evaluate.reading import Reader
 from network.evaluate.rules import Direction, Rule
 from network.evaluate.traffic import EVERYTHING, Traffic, union
 
-__all__ = ["Decision", "Flow", "Governed", "decide", "govern", "read_objects"]
+__all__ = ["POLICY_KINDS", "Decision", "Flow", "Governed", "decide", "govern", "read_objects"]
 
 _READERS = {
     "CiliumNetworkPolicy": read_cilium,
@@ -31,6 +31,7 @@ _READERS = {
     "NetworkPolicy": read_network_policy,
     "FQDNNetworkPolicy": read_fqdn_network_policy,
 }
+POLICY_KINDS = frozenset(_READERS)
 #: Kinds that grant and deny nothing.
 _SILENT = frozenset({"Namespace", "Pod", "Service", "ConfigMap", "ServiceAccount", "RuntimeClass"})
 

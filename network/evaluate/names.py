@@ -8,10 +8,11 @@ are lower-cased and compared with their trailing dot.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 
-__all__ = ["NamePattern"]
+__all__ = ["NamePattern", "covered"]
 
 _CHARS = "[-a-z0-9_]"
 
@@ -62,3 +63,8 @@ class NamePattern:
         if self == other or self.everything:
             return True
         return other.exact and self.matches(other.text)
+
+
+def covered(name: NamePattern, patterns: Collection[NamePattern]) -> bool:
+    """Whether one of the patterns certainly means every name of `name`."""
+    return name in patterns or any(pattern.covers(name) for pattern in patterns)

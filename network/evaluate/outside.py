@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from network.evaluate.identities import Address, Identity, address
 from network.evaluate.rules import Block, Network, Rule
 
-__all__ = ["ROOTS", "Piece", "pieces"]
+__all__ = ["ROOTS", "Piece", "closed_addresses", "pieces"]
 
 #: Everything of one family; the piece of a root is what no rule singles out.
 ROOTS: tuple[Network, ...] = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
@@ -47,6 +47,20 @@ def pieces(rules: Sequence[Rule]) -> list[Piece]:
         free = _first_free(network, inner)
         if free is not None:
             found.append(Piece(network, address(str(free))))
+    return found
+
+
+def closed_addresses(rules: Sequence[Rule], closed: Iterable[str]) -> list[tuple[Network, Address]]:
+    """For every range and every part of it that rules tell apart, one address; ValueError for no CIDR."""
+    ranges = [ipaddress.ip_network(text) for text in closed]
+    everything = mentioned(rules)
+    found = []
+    for outer in ranges:
+        parts = {outer, *(item for item in everything if inside(item, outer))}
+        for part in sorted(parts, key=lambda item: (item.prefixlen, int(item[0]))):
+            free = _first_free(part, [item for item in parts if item != part and inside(item, part)])
+            if free is not None:
+                found.append((outer, free))
     return found
 
 

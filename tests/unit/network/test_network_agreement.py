@@ -39,7 +39,9 @@ def agree(outcome: Checked, backend: str) -> bool:
     except Refused:
         return False
     expected = matrix_json(outcome.matrix, provenance=False)
-    assert evaluate(rendered)["services"] == expected
+    evaluated = evaluate(rendered)
+    assert evaluated["services"] == expected
+    assert evaluated.get("domain_ports", {}) == outcome.domain_ports
     assert violations(rendered) == []
     return True
 

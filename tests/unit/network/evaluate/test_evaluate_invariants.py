@@ -30,7 +30,16 @@ def _sound() -> Json:
             "egress": [
                 {"toEntities": ["none"]},
                 {"toEndpoints": [resolver], "toPorts": [{"ports": ports, "rules": {"dns": names}}]},
-                {"toFQDNs": [{"matchName": "a.example"}], "toPorts": [{"ports": [{"port": "443", "protocol": "TCP"}]}]},
+                {
+                    "toFQDNs": [{"matchName": "a.example"}],
+                    "toPorts": [
+                        {"ports": [{"port": "443", "protocol": "TCP"}], "serverNames": ["a.example"]},
+                        {
+                            "ports": [{"port": "80", "protocol": "TCP"}],
+                            "rules": {"http": [{"host": "a\\.example"}]},
+                        },
+                    ],
+                },
             ],
         },
     }
@@ -52,6 +61,8 @@ def _sound() -> Json:
                         "fd00:ec2::/64",
                         "fd20:ce::254/128",
                         "fe80::/10",
+                        "64:ff9b::a9fe:0/112",
+                        "2002:a9fe::/32",
                     ]
                 },
             ],

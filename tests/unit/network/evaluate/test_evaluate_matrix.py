@@ -115,7 +115,12 @@ def test_a_deny_inside_a_grant_leaves_the_grant() -> None:
 
 
 def test_a_domain_counts_only_when_its_name_can_be_asked() -> None:
-    named: Json = {"toFQDNs": [{"matchName": "a.example"}, {"matchPattern": "*.b.example"}]}
+    named: Json = {
+        "toFQDNs": [{"matchName": "a.example"}, {"matchPattern": "*.b.example"}],
+        "toPorts": [
+            {"ports": [{"port": "443", "protocol": "TCP"}], "serverNames": ["a.example", "*.b.example"]},
+        ],
+    }
     asked = matrix(BASE, egress(named, dns({"matchName": "A.example."}, {"matchPattern": "*.b.example"})))["a"]
     assert (asked["domains"], asked["dns"]) == (["*.b.example", "a.example"], "listed")
     assert matrix(BASE, egress(named))["a"]["domains"] == []
