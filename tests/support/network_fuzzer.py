@@ -27,6 +27,9 @@ from network.render.backend import Refused, render
 from tests.support.network_mutations import Inputs, inputs
 
 MEMORY_BYTES = 512 << 20
+"""Of address space, libraries and threads included."""
+PEAK_BYTES = 160 << 20
+"""Of real memory: an interpreter, a few files of 3 MiB, and what the reader makes of the first MiB."""
 RUN_CPU_SECONDS = 10
 Target = Callable[[Inputs, dict[str, Any]], None]
 

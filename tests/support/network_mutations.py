@@ -19,6 +19,7 @@ FILES = [text for name, text in CORPUS.items() if name not in ("isolation.yaml",
 TREES = {text: yaml.safe_load(text) for name, text in CORPUS.items() if name != "bomb.yaml"}
 MAX_BYTES = 3 << 20
 """More than a reader takes, and no more: memory is to be the reader's."""
+MAX_PLACES = 10_000
 TOKENS = (
     b"{", b"}", b"[", b"]", b": ", b"- ", b"&x ", b"*x", b"<<: ", b"<<: *x\n", b"!!str ", b"!!binary ",
     b"!!python/name:os.system ", b"!x ", b"!<tag:yaml.org,2002:int> ", b"|\n", b"|2-\n", b">+\n", b"'", b'"', b"\n",
@@ -108,7 +109,7 @@ def _restructured(rng: random.Random, tree: Any) -> Any:
     tree = copy.deepcopy(tree)
     for _ in range(rng.randint(1, rng.choice((1, 2, 8)))):
         places = list(_places(tree))
-        if not places:
+        if not 0 < len(places) < MAX_PLACES:
             return tree
         (parent, key), (other, name) = rng.choice(places), rng.choice(places)
         action = rng.randrange(8)
@@ -123,7 +124,7 @@ def _restructured(rng: random.Random, tree: Any) -> Any:
         elif action == 5 and isinstance(parent, dict):
             parent[rng.choice((str(name), "none", "", "default", "Default", "x" * 70, 7, None))] = parent[key]
         elif action == 6 and isinstance(parent, list):
-            parent.extend(parent[:] * rng.choice((1, 3, 200)))
+            parent.extend(parent[:] * rng.choice((1, 3, 200 if len(places) < 200 else 2)))
         elif action == 7 and not isinstance(parent[key], dict | list):
             parent[key] = rng.choice(
                 (str(parent[key]).upper(), f"${{A:-{parent[key]}}}", f" {parent[key]} ", [parent[key]])
