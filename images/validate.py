@@ -1,15 +1,14 @@
 """The validation suite of an image: the specification's seven points, each tried in sandboxes like an agent's.
 
-Runs before an image may enter a pool. Owns what is tried and the report; the scripts are `images.expectations`. A
-result is kept by the digests of everything it depends on, so that the same image is validated once a machine.
+Runs before an image may enter a pool. Owns what is tried and the report; the scripts are `images.expectations`, the
+network probe `images.probing`, the sandboxes `images.trial`. A result is kept by the digests of everything it depends
+on, so that the same image is validated once a machine.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -18,30 +17,19 @@ from typing import Any
 
 import docker.errors
 
+from images import probing
 from images.build import default_cache, private
-from images.expectations import (
-    EXPECTATIONS,
-    FILE,
-    HIDDEN,
-    LIMITS,
-    NETWORK,
-    OPEN,
-    PIDS,
-    TMP,
-    Expectations,
-    Expected,
-)
-from images.stacks import AGENT_UID, HERE, REPOSITORY, SUPERVISOR_PATH, ImageError
+from images.expectations import EXPECTATIONS, HIDDEN, LIMITS, NETWORK, Expectations, Expected
+from images.stacks import AGENT_UID, HERE, REPOSITORY, ImageError
+from images.trial import WORK, Place
+from network.probe import ProbeError
 
 START_LIMIT_SECONDS = 5.0
 START_TRIES = 3
 SCRIPT_SECONDS = 120
 STOP_SECONDS = 60.0
-MIB = 1024**2
-MEMORY = 512 * MIB
-SMALL_MEMORY = 96 * MIB
-CAPABILITIES = ["CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"]
-SOURCES = ("validate.py", "expectations.py")
+SMALL_MEMORY = 96 * 1024**2
+SOURCES = ("validate.py", "expectations.py", "probing.py", "trial.py")
 AGENT = f"{AGENT_UID}:{AGENT_UID}"
 
 
@@ -98,7 +86,7 @@ def validate(tag: str, client: Any, *, runtime: str, profile: str) -> Report:
         ) from missing
     if runtime not in (client.info().get("Runtimes") or {}):
         raise ImageError(f"the engine has no runtime {runtime}; run scripts/setup")
-    place = _Place(client, digest, runtime, profile)
+    place = Place(client, digest, runtime, profile)
     return Report(tag, digest, tuple(_checks(place, expectations)))
 
 
@@ -118,7 +106,9 @@ def ensure_valid(
     """
     digest = client.images.get(tag).id
     entry = (client.info().get("Runtimes") or {}).get(runtime)
-    parts = [digest, profile, json.dumps(entry, sort_keys=True), *((HERE / name).read_text() for name in SOURCES)]
+    promised = repr(probing.promised()) + probing.source_key()
+    sources = ((HERE / name).read_text() for name in SOURCES)
+    parts = [digest, profile, json.dumps(entry, sort_keys=True), promised, *sources]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     kept = private(cache or default_cache()) / f"valid-{key}.json"
     if kept.exists():
@@ -143,56 +133,7 @@ def _expectations(tag: str) -> Expectations:
         ) from None
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where sandboxes are made."""
-
-    client: Any
-    image: str
-    runtime: str
-    profile: str
-
-    @contextlib.contextmanager
-    def sandbox(self, *, memory: int = MEMORY) -> Iterator[Any]:
-        """A sandbox with its PID 1 running, and a directory of the agent's; gone afterwards."""
-        with tempfile.TemporaryDirectory(prefix="gauntlet-validate-") as scratch:
-            place = Path(scratch)
-            place.chmod(0o755)
-            work = place / "submissions"
-            work.mkdir()
-            work.chmod(0o777)
-            container = self.client.containers.create(
-                self.image,
-                [SUPERVISOR_PATH],
-                runtime=self.runtime,
-                network_mode="none",
-                hostname="sandbox",
-                user="0:0",
-                working_dir="/",
-                stdin_open=True,
-                read_only=True,
-                mem_limit=memory,
-                memswap_limit=memory,
-                nano_cpus=2_000_000_000,
-                pids_limit=4096,
-                ulimits=[
-                    {"Name": n, "Soft": v, "Hard": v} for n, v in (("nproc", PIDS), ("fsize", FILE), ("nofile", OPEN))
-                ],
-                tmpfs={"/tmp": f"rw,noexec,nosuid,size={TMP}"},
-                cap_drop=["ALL"],
-                cap_add=CAPABILITIES,
-                security_opt=["no-new-privileges", f"seccomp={self.profile}"],
-                volumes={str(work): {"bind": "/workspace/submissions", "mode": "rw"}},
-                log_config={"Type": "none", "Config": {}},
-            )
-            try:
-                container.start()
-                yield container
-            finally:
-                container.remove(force=True)
-
-
-def _checks(place: _Place, expectations: Expectations) -> Iterator[Check]:
+def _checks(place: Place, expectations: Expectations) -> Iterator[Check]:
     yield _tried("start", "seconds to a running command", lambda: _start(place))
     yield _tried("limits", "memory", lambda: _memory(place))
     try:
@@ -201,7 +142,7 @@ def _checks(place: _Place, expectations: Expectations) -> Iterator[Check]:
         yield Check("start", "a sandbox for the other checks", False, str(error), 0.0)
 
 
-def _scripts(place: _Place, expectations: Expectations) -> Iterator[Check]:
+def _scripts(place: Place, expectations: Expectations) -> Iterator[Check]:
     with place.sandbox() as container:
         for point, group in (
             ("runtimes", expectations.runtimes),
@@ -213,6 +154,7 @@ def _scripts(place: _Place, expectations: Expectations) -> Iterator[Check]:
         ):
             for expected in group:
                 yield _tried(point, expected.name, lambda expected=expected: _script(container, expected))  # type: ignore[misc]
+        yield probed(container)
 
 
 def _tried(point: str, name: str, work: Callable[[], str]) -> Check:
@@ -224,7 +166,7 @@ def _tried(point: str, name: str, work: Callable[[], str]) -> Check:
     return Check(point, name, passed, detail, round(time.monotonic() - began, 2))
 
 
-def _start(place: _Place) -> str:
+def _start(place: Place) -> str:
     """The best of a few: a busy machine is not the image's fault."""
     best = float("inf")
     for _ in range(START_TRIES):
@@ -240,7 +182,7 @@ def _start(place: _Place) -> str:
     raise _Failed(f"{best:.2f} s, the best of {START_TRIES}; the limit is {START_LIMIT_SECONDS:g} s")
 
 
-def _memory(place: _Place) -> str:
+def _memory(place: Place) -> str:
     """One program over the limit; the engine must say OOM, whichever process the kernel took."""
     hog = "b = bytearray()\nwhile True: b += b'x' * 4_000_000"
     with place.sandbox(memory=SMALL_MEMORY) as container:
@@ -254,8 +196,25 @@ def _memory(place: _Place) -> str:
         raise _Failed(f"a program over {SMALL_MEMORY} bytes ended with {code} and no OOM was reported")
 
 
+def probed(container: Any) -> Check:
+    """Run the probe in a sandbox of `images.trial`."""
+    return _tried("network", "what the probe reaches is what is promised", lambda: _probe(container))
+
+
+def _probe(container: Any) -> str:
+    """The probe's matrix, which must be the one of the `docker` backend for a sandbox that is granted nothing."""
+    try:
+        verdict = probing.probe(container, f"{WORK}/netprobe", user=AGENT)
+    except ProbeError as error:
+        raise _Failed(str(error)) from error
+    if not verdict.ok:
+        told = (f"{item.id}: expected {item.expected}, observed {item.observed}" for item in verdict.mismatches)
+        raise _Failed("; ".join(told))
+    return "nothing outside, no interface but loopback"
+
+
 def _script(container: Any, expected: Expected) -> str:
-    place = f"/workspace/submissions/{hashlib.sha256(expected.script.encode()).hexdigest()[:12]}"
+    place = f"{WORK}/{hashlib.sha256(expected.script.encode()).hexdigest()[:12]}"
     script = f"mkdir {place} && cd {place} && export HOME={place}\n{expected.script}"
     code, output = container.exec_run(["timeout", str(SCRIPT_SECONDS), "bash", "-c", script], user=AGENT)
     text = output.decode(errors="replace").strip()

@@ -13,6 +13,7 @@ import pytest
 from images import validate
 from images.build import ensure_image
 from images.stacks import ImageError
+from images.trial import Place
 from seccomp.generate import PROFILE
 from tests.support.environment import REPOSITORY
 from tests.support.mini_image import mini_image
@@ -48,6 +49,7 @@ def test_the_stacks_image_passes_all_seven_points(client) -> None:
     assert (done.returncode, report["passed"], failed) == (0, True, []), done.stderr
     points = {"start", "runtimes", "databases", "test runners", "limits", "network", "hidden"}
     assert {check["point"] for check in report["checks"]} == points
+    assert "what the probe reaches is what is promised" in {check["name"] for check in report["checks"]}
 
 
 def test_an_image_that_lacks_what_its_stack_promises_is_kept_out(client, bad_image, tmp_path) -> None:
@@ -58,6 +60,19 @@ def test_an_image_that_lacks_what_its_stack_promises_is_kept_out(client, bad_ima
     done = command(bad_image)
     assert done.returncode == 1
     assert b"FAILED" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("runtime", "network", "reached"),
+    [(RUNTIME, "none", []), (RUNTIME, "host", []), ("runc", "host", ["node-0", "kubelet-0", "interfaces"])],
+)
+def test_the_probe_names_what_a_sandbox_reaches_and_should_not(client, runtime, network, reached) -> None:
+    """Also a control of the probe itself: the host's own network is seen where the runtime lets it through."""
+    image = client.images.get(ensure_image("python311", client).tag).id
+    with Place(client, image, runtime, PROFILE.read_text(), network).sandbox() as container:
+        check = validate.probed(container)
+    assert check.passed is not bool(reached)
+    assert all(f"{name}: expected closed, observed" in check.detail for name in reached)
 
 
 def test_an_image_is_validated_once_for_each_set_of_conditions(client, tmp_path, monkeypatch) -> None:
