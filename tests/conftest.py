@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
+# Before anything imports gRPC: tests start programs beside its threads, and its fork handlers have crashed a child.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+
 import pytest
 
 from tests.support.leftovers import Leftovers, snapshot

@@ -4,6 +4,7 @@ modules.
 A built CLI comes without a language host; ours (`tools/pulumi-language-python`) stands in for it.
 """
 
+import hashlib
 import shutil
 import tempfile
 import urllib.request
@@ -32,6 +33,7 @@ BUILD = GoBuild(
 )
 INSTALLER = "https://get.pulumi.com"
 LANGUAGE_HOST = REPOSITORY / "tools" / "pulumi-language-python"
+LANGUAGE_HOST_PROGRAM = REPOSITORY / "tools" / "pulumi_language_host.py"
 SDK_MODULE = "github.com/pulumi/pulumi/sdk/v3"
 EXECUTOR = "pulumi-language-python-exec"
 DYNAMIC_PROVIDER = "pulumi-resource-pulumi-python"
@@ -61,7 +63,7 @@ def _installed() -> Path | None:
 def _language_host_beside(pulumi: Path) -> Path | None:
     """Return an installed language host: the engine looks beside the CLI, then on PATH.
 
-    One in our bin directory does not count: it may be the link that another clone of this repository made.
+    One in our bin directory does not count: it may be an older one of ours.
     """
     beside = pulumi.resolve().parent / "pulumi-language-python"
     if beside.exists():
@@ -74,10 +76,26 @@ def _publish_our_language_host() -> None:
     directory = cached("pulumi-python-host", PULUMI)
     if not (directory / EXECUTOR).exists():
         _copy_from_sdk_module(directory)
-    publish(LANGUAGE_HOST)
+    publish(_copy_of_our_language_host())
     publish(directory / EXECUTOR)
     publish(directory / DYNAMIC_PROVIDER)
     say("pulumi", f"no Python language host came with the CLI: using {LANGUAGE_HOST.relative_to(REPOSITORY)}")
+
+
+def _copy_of_our_language_host() -> Path:
+    """Copy it into the cache, by content: other clones of this repository come and go, and use the same cache."""
+    files = (LANGUAGE_HOST, LANGUAGE_HOST_PROGRAM)
+    digest = hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
+    directory = cached("pulumi-language-host", digest[:16])
+    if not directory.exists():
+        staging = Path(tempfile.mkdtemp(prefix=".pulumi-host-", dir=private_directory(cache_directory())))
+        for file in files:
+            shutil.copy(file, staging)
+        try:
+            staging.rename(directory)
+        except OSError:  # another setup was first, with the same content
+            shutil.rmtree(staging)
+    return directory / LANGUAGE_HOST.name
 
 
 def _copy_from_sdk_module(directory: Path) -> None:

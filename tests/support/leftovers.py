@@ -1,7 +1,8 @@
 """What this machine holds that tests may have made: containers, mounts, loop devices, processes, places in /tmp.
 
 Taken at the start of a session and compared at its end. What was there before, or belongs to somebody else, is not
-ours to judge.
+ours to judge: the environment `local` of `make run` may be up beside the tests, with sandboxes that come and go; no
+test ever touches it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import docker
 import docker.errors
 
 OURS = re.compile(r"gauntlet|/gt-|/pytest-of-")
+THE_USERS = re.compile(r"/gauntlet/local/|^local-\d+ ")
 # Programs that only tests start; each must have ended with its test.
 PROGRAMS = re.compile(
     r"-m (records\.collector|scheduler|daemon|daemon\.trace|judges) --config /tmp/|dockerd --config-file /tmp/|"
@@ -35,6 +37,7 @@ class Leftovers:
     def beyond(self, before: Leftovers) -> dict[str, list[str]]:
         """What is here and was not `before`, by kind; empty when nothing is."""
         new = {f.name: sorted(getattr(self, f.name) - getattr(before, f.name)) for f in fields(self)}
+        new = {kind: [name for name in names if not THE_USERS.search(name)] for kind, names in new.items()}
         return {kind: names for kind, names in new.items() if names}
 
 
@@ -60,7 +63,7 @@ def _containers() -> list[str]:
         return []  # no engine, no containers; the tests that need one say so themselves
     try:
         found = client.containers.list(all=True, filters={"label": "gauntlet.instance"}, ignore_removed=True)
-        return [container.name for container in found]
+        return [f"{container.labels['gauntlet.instance']} {container.name}" for container in found]
     finally:
         client.close()
 

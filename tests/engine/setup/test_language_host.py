@@ -36,6 +36,7 @@ class Project:
             **os.environ,
             "PATH": f"{bin_directory()}:{os.environ['PATH']}",
             "PULUMI_BACKEND_URL": f"file://{self.directory}/state",
+            "PULUMI_PYTHON_CMD": sys.executable,
             "PULUMI_HOME": str(self.directory / "home"),
             "PULUMI_CONFIG_PASSPHRASE": "test",
             "PULUMI_SKIP_UPDATE_CHECK": "true",

@@ -206,7 +206,7 @@ async def test_a_full_disk_is_said_and_deleting_frees_it(environment, tmp_path):
 
 async def test_tmp_has_its_size_and_runs_nothing_and_the_root_is_read_only_for_root_too(environment, tmp_path):
     async with attempt(environment, make_challenge(tmp_path / "c")) as (to, attempt_id, agent):
-        filled = await shell(agent, "head -c 100m /dev/zero > /tmp/f; stat -c %s /tmp/f")
+        filled = await shell(agent, "exec 2>&1; head -c 100m /dev/zero > /tmp/f; stat -c %s /tmp/f")
         assert "No space left" in filled.output
         assert int(filled.output.split()[-1]) <= TMP
         assert (await shell(agent, "rm /tmp/f; cp /bin/true /tmp/t && chmod 755 /tmp/t && /tmp/t")).exit_code == 126

@@ -44,6 +44,12 @@ def test_again_changes_nothing() -> None:
         assert f"setup: {part}" in done.stderr
 
 
+def test_no_tool_is_a_link_into_a_clone() -> None:
+    """Clones come and go and share the cache."""
+    assert [path for path in bin_directory().iterdir() if (path.resolve().parents[1] / "tools").is_dir()] == []
+    assert [path for path in bin_directory().iterdir() if path.resolve().is_relative_to(REPOSITORY)] == []
+
+
 def test_a_cache_that_others_can_write_ends_setup_with_the_command_that_mends_it(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     done = setup(GAUNTLET_CACHE_DIR=str(tmp_path))
