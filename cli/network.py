@@ -144,6 +144,7 @@ def render(
 
 
 app.command()(network_objects.evaluate)
+app.command()(network_objects.probe)
 
 
 def _refusal(problems: list[Problem]) -> dict[str, Any]:

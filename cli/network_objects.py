@@ -12,12 +12,40 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.network_files import ClusterOption, JsonOption, as_yaml, described, print_json, read_json, usage
+from cli.network_files import (
+    BackendName,
+    BackendOption,
+    ClusterOption,
+    FileArg,
+    HumanOption,
+    IsolationOption,
+    JsonOption,
+    KindOption,
+    NamespaceOption,
+    SandboxOption,
+    as_yaml,
+    checked,
+    described,
+    once,
+    print_json,
+    print_report,
+    read,
+    read_document,
+    read_json,
+    target_of,
+    usage,
+)
+from network.check import Checked
 from network.cluster import Cluster
 from network.evaluate.errors import EvaluateError
 from network.evaluate.invariants import find
 from network.evaluate.matrix import evaluate as evaluate_objects
 from network.explain import ApprovalError, difference_text, unequal
+from network.probe import Check, ProbeError, Targets, expected_checks, judge, plan_json, read_results
+from network.probetargets import TargetsError, read_targets
+from network.render import backend as backends
+from network.render.names import DEFAULT_NAMESPACE, DEFAULT_SANDBOX_ID
+from network.render.probejob import probe_job
 
 
 def evaluate(
@@ -72,3 +100,92 @@ def _ranges(cluster: Cluster | None) -> tuple[str, ...]:
         return ()
     named = cluster.protected
     return (*named.vpc, *named.nodes, *named.pods, *named.services, *named.control_plane)
+
+
+def probe(
+    file: FileArg,
+    service: Annotated[str, typer.Option("--service", help="Whose place the probe takes (default: `default`).")] = "",
+    backend: BackendOption = None,
+    targets: Annotated[
+        Path | None, typer.Option("--targets", metavar="FILE", help="Addresses to try, see docs/network.md.")
+    ] = None,
+    image: Annotated[str, typer.Option("--image", help="The probe's image, by digest: prints the Job.")] = "",
+    results: Annotated[
+        Path | None, typer.Option("--results", metavar="FILE", help="Judge what the probe printed.")
+    ] = None,
+    kind: KindOption = None,
+    isolation: IsolationOption = None,
+    human_eval: HumanOption = False,
+    cluster: ClusterOption = None,
+    sandbox_id: SandboxOption = DEFAULT_SANDBOX_ID,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a probe beside a service must find, print its Job, or judge its results; exit 1 at a mismatch."""
+    once(file, isolation, cluster, targets, results)
+    if image and results is not None:
+        usage("--image prints a Job and --results judges one that ran: name one of them")
+    target = target_of(backend, described(cluster))
+    found = checked(file, kind, isolation, human_eval, cluster, BackendName(target))
+    if not found.ok:
+        print_report(found, warnings=False, stream=sys.stderr)
+        raise typer.Exit(1)
+    name = _service(found, service)
+    checks = expected_checks(found.matrix, name, _targets(found, targets, offline=target == "docker"))
+    if results is not None:
+        _judge(name, checks, str(results), as_json)
+    job = None
+    if image:
+        if target == "docker":
+            usage("--image: the docker backend has no Job; run the plan that --json prints in the sandbox")
+        try:
+            rendered = backends.render(found, target, sandbox_id=sandbox_id, namespace=namespace)
+            job = probe_job(rendered, name, checks, image=image, namespace=namespace)
+        except backends.RenderError as error:
+            usage(str(error))
+    if as_json:
+        listed = [{"id": item.id, "kind": item.kind, "expect": item.expect, "reason": item.reason} for item in checks]
+        print_json({"service": name, "expected": listed, "plan": json.loads(plan_json(checks)), "job": job})
+    elif job is not None:
+        print(as_yaml([job]), end="")
+    else:
+        for item in checks:
+            print(f"{item.expect:9}  {item.id:24}  {item.reason}")
+
+
+def _service(found: Checked, name: str) -> str:
+    known = list(found.matrix)
+    chosen = name or ("default" if "default" in known else known[0])
+    if chosen not in known:
+        usage(f"--service {chosen}: there is no such service; known: {', '.join(known)}")
+    return chosen
+
+
+def _targets(found: Checked, path: Path | None, *, offline: bool) -> Targets:
+    if path is None:
+        return Targets(offline=offline)
+    try:
+        targets = read_targets(read(str(path)), str(path), offline=offline)
+    except TargetsError as error:
+        usage(str(error))
+    unknown = sorted(set(targets.siblings) - set(found.matrix))
+    if unknown:
+        usage(f"{path}: siblings: there is no service {', '.join(unknown)}; known: {', '.join(found.matrix)}")
+    return targets
+
+
+def _judge(name: str, checks: list[Check], file: str, as_json: bool) -> None:
+    """Print the verdict and end the program with it."""
+    try:
+        verdict = judge(checks, read_results(read_document(file)))
+    except ProbeError as error:
+        print(f"{file}: {error}", file=sys.stderr)
+        raise typer.Exit(1) from error
+    if as_json:
+        print_json({"service": name, **verdict.to_json()})
+    else:
+        for item in verdict.mismatches:
+            print(f"{item.id}: expected {item.expected}, observed {item.observed} ({item.reason})")
+        counted = f"{len(verdict.mismatches)} of {len(checks)} checks differ: the sandbox must not start"
+        print(f"{name}: {f'all {len(checks)} checks as promised' if verdict.ok else counted}")
+    raise typer.Exit(0 if verdict.ok else 1)

@@ -148,11 +148,11 @@ def read_cluster(text: bytes | str, file: str) -> Cluster:
         raise ClusterError(str(report.problems[0]))
     if not isinstance(root, Map):
         raise ClusterError(f"{file}: needs a mapping such as `backend: cilium`")
-    data = _plain(root)
+    data = plain(root)
     versions = root.items.get("versions")
     if isinstance(versions, Map):  # as text: unquoted 1.20 is the number 1.2
         data["versions"] = {
-            key: child.text if isinstance(child, Scalar) else _plain(child) for key, child in versions.items.items()
+            key: child.text if isinstance(child, Scalar) else plain(child) for key, child in versions.items.items()
         }
     try:
         cluster = Cluster.model_validate(data)
@@ -167,9 +167,10 @@ def read_cluster(text: bytes | str, file: str) -> Cluster:
     return cluster
 
 
-def _plain(node: Node) -> Any:
+def plain(node: Node) -> Any:
+    """The node as mappings, lists and values of Python."""
     if isinstance(node, Map):
-        return {key: _plain(child) for key, child in node.items.items()}
+        return {key: plain(child) for key, child in node.items.items()}
     if isinstance(node, Seq):
-        return [_plain(child) for child in node.items]
+        return [plain(child) for child in node.items]
     return node.value
