@@ -10,9 +10,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 Net = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -117,7 +117,7 @@ def inside(net: Net, protected: Iterable[Protected]) -> Protected | None:
     """
     ranges = tuple(protected)
     for candidate in (net, embedded(net)):
-        closed = None if candidate is None else _holding(candidate, closed_nets(ranges))
+        closed = None if candidate is None else _index(ranges).holding(candidate)
         if candidate is None or closed is None:
             continue
         single = next((item for item in ranges if _subnet(candidate, item.net)), None)
@@ -133,23 +133,54 @@ def excepted(net: Net, protected: Iterable[Protected]) -> tuple[Net, ...]:
 
     IPv6 networks that carry protected IPv4 addresses count. ValueError when nothing of the network would be left.
     """
-    nets = closed_nets(tuple(protected))
-    if _holding(net, nets) is not None:
+    index = _index(tuple(protected))
+    if index.holding(net) is not None:
         raise ValueError(f"{net} is protected as a whole")
-    same = [item for item in nets if item.version == net.version]
-    first, last = int(net.network_address), int(net.broadcast_address)
-    start = bisect_left(same, first, key=_start)
-    return tuple(same[start : bisect_right(same, last, lo=start, key=_start)])
+    return index.between(net)
 
 
-@lru_cache(maxsize=16)
+class _Index:
+    """Sorted networks without overlaps, found by their first address."""
+
+    def __init__(self, nets: Iterable[Net]) -> None:
+        self.nets = tuple(nets)
+        self._same = {version: [net for net in self.nets if net.version == version] for version in (4, 6)}
+        self._starts = {version: [_start(net) for net in same] for version, same in self._same.items()}
+
+    def holding(self, net: Net) -> Net | None:
+        """The one that the network equals or lies in."""
+        index = bisect_right(self._starts[net.version], _start(net)) - 1
+        found = self._same[net.version][index] if index >= 0 else None
+        return found if found is not None and _subnet(net, found) else None
+
+    def between(self, net: Net) -> tuple[Net, ...]:
+        """Those that begin inside the network."""
+        starts = self._starts[net.version]
+        low = bisect_left(starts, _start(net))
+        return tuple(self._same[net.version][low : bisect_right(starts, int(net.broadcast_address), lo=low)])
+
+
+#: The last lists of ranges and what they come to. One list is asked about thousands of times, and comparing two
+#: long ones costs as much as what is to be saved: the same list is the same object.
+_KEPT: deque[tuple[tuple[Protected, ...], _Index]] = deque(maxlen=8)
+
+
+def _index(protected: tuple[Protected, ...]) -> _Index:
+    for ranges, known in tuple(_KEPT):
+        if ranges is protected:
+            return known
+    plain = [item.net for item in protected]
+    found = _Index(collapse([*plain, *(form for net in plain for form in _carriers(net))]))
+    _KEPT.append((protected, found))
+    return found
+
+
 def closed_nets(protected: tuple[Protected, ...]) -> tuple[Net, ...]:
     """Everything that is protected in as few networks as possible, IPv4 first, sorted.
 
     With each IPv4 range go the IPv6 networks whose packets a NAT64 or 6to4 gateway sends on to it.
     """
-    plain = [item.net for item in protected]
-    return collapse([*plain, *(form for net in plain for form in _carriers(net))])
+    return _index(protected).nets
 
 
 def _carriers(net: Net) -> Iterator[Net]:
@@ -161,13 +192,6 @@ def _carriers(net: Net) -> Iterator[Net]:
 
 def _start(net: Net) -> int:
     return int(net.network_address)
-
-
-def _holding(net: Net, nets: Sequence[Net]) -> Net | None:
-    """The one of sorted networks without overlaps that the network equals or lies in."""
-    same = [item for item in nets if item.version == net.version]
-    index = bisect_right(same, _start(net), key=_start) - 1
-    return same[index] if index >= 0 and _subnet(net, same[index]) else None
 
 
 def collapse(nets: Iterable[Net]) -> tuple[Net, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -101,7 +102,12 @@ class Cluster(_Strict):
         return None if value in ("", "CLUSTER_DEFAULT") else value
 
     def protected_ranges(self) -> tuple[Protected, ...]:
-        """Every range this cluster protects, the always protected ones first."""
+        """Every range this cluster protects, the always protected ones first; the same object at each call."""
+        return self.closed_ranges
+
+    @cached_property
+    def closed_ranges(self) -> tuple[Protected, ...]:
+        """What `protected_ranges` returns."""
         named = self.protected.model_dump()
         return (
             *always_protected(),
@@ -149,6 +155,11 @@ def read_cluster(text: bytes | str, file: str) -> Cluster:
     if not isinstance(root, Map):
         raise ClusterError(f"{file}: needs a mapping such as `backend: cilium`")
     data = plain(root)
+    ranges = data.get("protected")
+    empty = [key for key in ("protected", "versions", "enforcement") if key in data and data[key] is None]
+    empty += [f"protected.{key}" for key, value in ranges.items() if value is None] if isinstance(ranges, dict) else []
+    if empty:
+        raise ClusterError(f"{file}: {', '.join(empty)}: holds nothing; write a value, or leave the key out")
     versions = root.items.get("versions")
     if isinstance(versions, Map):  # as text: unquoted 1.20 is the number 1.2
         data["versions"] = {

@@ -6,6 +6,7 @@ networks, Compose's implicit `default` network included.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from network.isolation import Isolation
@@ -83,7 +84,16 @@ def task_egress(spec: SandboxSpec, joined: dict[str, frozenset[str]], report: Re
     egress.cidrs, egress.ports = list(grants.cidrs), list(grants.ports)
     if bridges and not spec.networks:
         _reject_split(spec, bridges[0], report)
-    _check_internal(spec, joined, egress, report)
+    if egress.everything:
+        granted, place = egress.everything[0]
+        by = f"line {place.line}" if place.line else place.path
+        for service in _internal_only(spec, joined):
+            report.reject(
+                "R3",
+                _networks_place(service),
+                f"{service.name} is on internal networks only, but {granted} ({by}) puts the whole sandbox online",
+                "use `network_mode: none` for it, or remove the grant",
+            )
     return egress
 
 
@@ -124,28 +134,27 @@ def _reject_split(spec: SandboxSpec, bridge: ServiceSpec, report: Report) -> Non
             )
 
 
-def _check_internal(spec: SandboxSpec, joined: dict[str, frozenset[str]], egress: Egress, report: Report) -> None:
+def _internal_only(spec: SandboxSpec, joined: dict[str, frozenset[str]]) -> Iterator[ServiceSpec]:
+    """The services that join internal networks and no other."""
     for service in spec.services.values():
         names = joined[service.name]
-        if not names or not all(name in spec.networks and spec.networks[name].internal for name in names):
-            continue
-        if egress.everything:
-            granted, place = egress.everything[0]
-            by = f"line {place.line}" if place.line else place.path
-            report.reject(
-                "R3",
-                _networks_place(service),
-                f"{service.name} is on internal networks only, but {granted} ({by}) puts the whole sandbox online",
-                "use `network_mode: none` for it, or remove the grant",
-            )
-        elif egress.domains:
-            listed = ", ".join(item.name for item in egress.domains[:5])
-            report.warn(
-                "W6",
-                _networks_place(service),
-                f"{service.name} is on internal networks only, but the allowed domains ({listed}) are open to it too",
-                "use `network_mode: none` for it if it must stay offline",
-            )
+        if names and all(name in spec.networks and spec.networks[name].internal for name in names):
+            yield service
+
+
+def warn_internal(spec: SandboxSpec, joined: dict[str, frozenset[str]], egress: Egress, report: Report) -> None:
+    """W6 for services on internal networks only that get what is listed, whoever lists it: the task or the eval set."""
+    listed = [*(item.name for item in egress.domains), *(str(item.net) for item in egress.cidrs)]
+    if not listed or egress.everything:
+        return
+    for service in _internal_only(spec, joined):
+        report.warn(
+            "W6",
+            _networks_place(service),
+            f"{service.name} is on internal networks only, but what is allowed ({', '.join(listed[:5])}) is open to it"
+            " too",
+            "use `network_mode: none` for it if it must stay offline",
+        )
 
 
 def _networks_place(service: ServiceSpec) -> Place:

@@ -8,7 +8,7 @@ which it shares a network, or by all where the file declares none.
 from __future__ import annotations
 
 from network.cluster import Cluster
-from network.egress import Egress, effective_egress, memberships, task_egress
+from network.egress import Egress, effective_egress, memberships, task_egress, warn_internal
 from network.hardening import check_users, security_context
 from network.isolation import Isolation
 from network.model import Dns, Grant, Internet, Matrix, ServiceVerdict
@@ -43,6 +43,7 @@ class Decision:
         joined = memberships(spec, report)
         task = task_egress(spec, joined, report)
         self.egress: Egress = effective_egress(task, isolation, report)
+        warn_internal(spec, joined, self.egress, report)
         human = [*isolation.human_evals, *([human_eval] if human_eval else [])]
         check_level(spec, isolation, human, report)
         check_users(spec.services.values(), isolation, report)

@@ -48,3 +48,12 @@ def test_an_empty_mapping_knows_nothing() -> None:
 def test_mistakes_name_the_key(text: str, named: str) -> None:
     with pytest.raises(ClusterError, match=named):
         read_cluster(text, "c.yaml")
+
+
+@pytest.mark.parametrize("key", ["protected", "enforcement", "versions", "backend", "protected.vpc"])
+def test_a_key_that_holds_nothing_is_told_in_plain_words(key: str) -> None:
+    text = "protected: {vpc: }" if "." in key else f"{key}:\n"
+    with pytest.raises(
+        ClusterError, match=rf"cluster\.yaml: {key}: holds nothing; write a value, or leave the key out"
+    ):
+        read_cluster(text, "cluster.yaml")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from network.cidrs import Protected
 from network.cluster import ClusterError, read_cluster
 from network.evaluate.flows import Flow, decide, read_objects
 from network.evaluate.identities import address, pod
@@ -160,3 +161,30 @@ def test_a_network_around_private_ranges_leaves_them_out() -> None:
     outcome = listed("8.0.0.0/5", backend="kubernetes")
     assert outcome.ok and blocks(outcome, "egress") == {"8.0.0.0/5": ["10.0.0.0/8"]}
     assert blocks(listed("8.0.0.0/5", cluster=FOUR), "egress") == {"8.0.0.0/5": ["10.1.0.0/24", "10.8.0.0/14"]}
+
+
+def test_many_ranges_are_not_compared_with_each_other_for_every_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """500 networks beside 10,000 protected ranges took 12 s to check and 30 s to render."""
+    touched = 0
+    plain_hash, plain_eq = Protected.__hash__, Protected.__eq__
+
+    def counted_hash(self: Protected) -> int:
+        nonlocal touched
+        touched += 1
+        return plain_hash(self)
+
+    def counted_eq(self: Protected, other: object) -> bool:
+        nonlocal touched
+        touched += 1
+        return plain_eq(self, other)
+
+    ranges = ", ".join(f"10.{number}.{2 * other}.0/24" for number in range(10) for other in range(100))
+    cluster = read_cluster(f"protected: {{vpc: [{ranges}]}}", "cluster.yaml")
+    assert cluster.protected_ranges() is cluster.protected_ranges()
+    monkeypatch.setattr(Protected, "__hash__", counted_hash)
+    monkeypatch.setattr(Protected, "__eq__", counted_eq)
+    listed = ", ".join(f"44.{number}.0.0/24" for number in range(100))
+    outcome = values(f"allowCIDR: [{listed}, 10.0.0.0/8]", cluster=cluster)
+    assert outcome.ok
+    render(outcome, "cilium")
+    assert touched < 1000

@@ -81,3 +81,29 @@ def test_problems_for_people_carry_no_terminal_commands() -> None:
     outcome = compose('services: {"a\\e[2Jb\\n": {network_mode: host}}')
     text = "\n".join(str(problem) for problem in outcome.report.problems)
     assert "\x1b" not in text and "\\x1b[2Jb\\n" in text
+
+
+def test_W6_names_what_the_eval_set_opens_to_internal_services_at_strict() -> None:
+    text = """
+        services: {a: {networks: [n]}, b: {networks: [n]}, c: {network_mode: none}}
+        networks: {n: {internal: true}}
+    """
+    for grants in ("allow_domains: [target.example]", "allow_cidr: [198.51.100.0/24]"):
+        outcome = compose(text, isolation=f"isolation: {{level: strict, runtime_class: gvisor, {grants}}}")
+        assert outcome.ok
+        found = [item for item in outcome.report.warnings if item.code == "W6"]
+        assert [item.service for item in found] == ["a", "b"]
+        assert all(grants.split("[")[1].rstrip("]") in item.message for item in found)
+
+
+def test_W6_is_about_what_holds_and_not_about_what_was_replaced() -> None:
+    text = """
+        services: {a: {networks: [n]}, b: {networks: [n]}}
+        networks: {n: {internal: true}}
+        x-k8s: {allow_domains: [own.example]}
+    """
+    strict = "isolation: {level: strict, runtime_class: gvisor, allow_domains: [target.example]}"
+    [first, _] = [item for item in compose(text, isolation=strict).report.warnings if item.code == "W6"]
+    assert "target.example" in first.message and "own.example" not in first.message
+    cidr = compose("services: {a: {networks: [n]}}\nnetworks: {n: {internal: true}}", isolation="isolation: standard")
+    assert "W6" not in warned(cidr)
