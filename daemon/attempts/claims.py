@@ -1,6 +1,6 @@
 """Claims: one attempt gets one never-used sandbox, warm in one atomic step, else cold.
 
-A claim is a straight line: admit, take or make, journal, mount, assign, run. Whatever fails on the way is undone
+A claim is a straight line: admit, take or make, mount, assign, journal, run. Whatever fails on the way is undone
 before the answer; a warm sandbox that turns out dead is replaced by the next one.
 """
 
@@ -84,7 +84,6 @@ class Claimer:
             facts.started_boottime_ns, facts.start_time_ns = clock.boottime_ns(), clock.wall_ns()
             facts.deadline_time_ns = facts.start_time_ns + int(facts.spec.time_limit_seconds * 1e9)
             facts.state = State.RUNNING
-            await self._node.telemetry.open(facts.attempt_id)
             assert attempt.slot is not None
             self._node.fswatch.begin(facts.attempt_id, attempt.slot, facts.container_id)
             await self._node.keep(attempt)
@@ -92,6 +91,7 @@ class Claimer:
             if attempt.entry is not None:
                 self._node.pools.retire(attempt.entry)
             await self._node.fswatch.forget(attempt.facts.attempt_id)
+            await self._node.telemetry.abandon(attempt.facts.attempt_id)
             self._node.registry.remove(attempt)
             await self._node.blocking(self._node.journal.drop, attempt.facts.attempt_id)
             raise
@@ -120,23 +120,23 @@ class Claimer:
         facts = attempt.facts
         facts.entry_id = facts.sandbox_id = entry.entry_id
         facts.container_id, facts.image_digest = entry.container_id, entry.image_digest
-        # Journalled before the first use: a restart in between finds the sandbox and takes it back.
-        await self._node.keep(attempt)
+        # Not journalled yet: a sandbox that no row owns is removed at the next start, and the scheduler asks again.
         variables = environment(facts.spec)
-        # While the workspace is mounted: they cost the claim no time, and nothing can run before all three are done.
+        # While the workspace is mounted: they cost the claim no time, and nothing can run before all of it is done.
         beside = [
             asyncio.ensure_future(self._node.tracing.bind(entry.container_id, facts.attempt_id)),
             asyncio.ensure_future(entry.link.assign(variables)),
         ]
+        opening = asyncio.ensure_future(self._node.telemetry.open(facts.attempt_id))
         try:
             async with asyncio.timeout(ASSIGN_TIMEOUT_SECONDS):
                 slot = await self._node.workspace.assign(entry.slot, facts.spec.challenge_digest)
-                for one in beside:
+                for one in (*beside, opening):
                     await one
         finally:
             for one in beside:
                 one.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            await asyncio.gather(*beside, opening, return_exceptions=True)  # files that are being opened are awaited
         return slot
 
     async def _start_database(self, attempt: LiveAttempt) -> None:

@@ -97,6 +97,12 @@ class Telemetry:
         self._budgets.setdefault(attempt_id, Budget())
         await self._recorder.open(attempt_id)
 
+    async def abandon(self, attempt_id: str) -> None:
+        """Let go of an attempt whose claim failed, as if it had never been opened. Idempotent."""
+        if attempt_id in self._recorder.open_attempts():
+            await self._recorder.close_attempt(attempt_id)
+        self._budgets.pop(attempt_id, None)
+
     async def resume(self, attempt_id: str) -> None:
         """Go on with an attempt after a restart: sequences continue, what was lost becomes a gap record.
 

@@ -35,6 +35,12 @@ def stored(store: EventStore, attempt_id: str, kind: str | None = None) -> list[
             return found
 
 
+def open_below(place: Path) -> list[str]:
+    """This process's open spool files."""
+    held = [str(fd.readlink()) for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()]
+    return [path for path in held if path.startswith(f"{place}/state/") and path.endswith(".jsonl")]
+
+
 @contextlib.asynccontextmanager
 async def running(place: Path, collector: Collector):  # type: ignore[no-untyped-def]
     telemetry = Telemetry(place / "state", "node-1", collector.endpoint)
@@ -60,6 +66,17 @@ async def test_every_event_arrives_once_and_in_order(place: Path, collector: Col
     assert [line["sequence"] for line in stored(store, "att_1", "process")] == numbers
     assert store.counts("att_1").events == finished.counts
     store.close()
+
+
+async def test_a_claim_that_failed_leaves_no_file_open_and_may_come_again(place: Path, collector: Collector) -> None:
+    async with running(place, collector) as telemetry:
+        await telemetry.open("att_1")
+        assert open_below(place)
+        await telemetry.abandon("att_1")
+        await telemetry.abandon("att_1")
+        assert not open_below(place)
+        await telemetry.open("att_1")
+        assert await telemetry.record("att_1", "process", sample(1)) == 1
 
 
 async def test_nothing_may_follow_the_end_and_the_end_is_told_again(place: Path, collector: Collector) -> None:

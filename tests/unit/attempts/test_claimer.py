@@ -45,6 +45,7 @@ class Ports:
     def __init__(self, entries: int = 1, broken: str = "") -> None:
         self.ready = [Entry(number) for number in range(entries)]
         self.retired: list[str] = []
+        self.abandoned: list[str] = []
         self.broken = broken
 
     def take(self, template: Template) -> Entry | None:
@@ -65,6 +66,9 @@ class Ports:
     async def open(self, attempt_id: str) -> None:
         if self.broken == "telemetry":
             raise OSError("no space for the spool")
+
+    async def abandon(self, attempt_id: str) -> None:
+        self.abandoned.append(attempt_id)
 
     def begin(self, attempt_id: str, slot: Any, container_id: str) -> None:
         return None
@@ -119,7 +123,7 @@ async def test_a_claim_that_fails_after_its_sandbox_was_taken_gives_it_back(node
     made = node(ports)
     with pytest.raises(OSError, match="no space"):
         await Claimer(made, lambda attempt: None).claim(spec())
-    assert ports.retired == ["sbx_0"]
+    assert (ports.retired, ports.abandoned) == (["sbx_0"], ["att_1"])
     assert (list(made.registry), made.journal.load()) == ([], [])
 
 
