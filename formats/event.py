@@ -51,7 +51,8 @@ class Process(TypedDict):
 
     `timestamp_ns` is the recorder's clock, `guest_time_ns` the sandbox's. A signal's `pid` is its target as in
     kill(2): a process, a negative group, 0 for the sender's group, -1 for everybody; `sender_pid` is absent when no
-    process sent it, `reason` says why the platform did. `inferred` marks what was concluded, not told.
+    process sent it, `reason` says why the platform did. `inferred` marks what was concluded, not told;
+    `unnamed` a program of which no argument could be told.
     """
 
     timestamp_ns: int
@@ -69,6 +70,7 @@ class Process(TypedDict):
     sender_pid: NotRequired[int]
     reason: NotRequired[str]
     inferred: NotRequired[bool]
+    unnamed: NotRequired[bool]
 
 
 class Filesystem(TypedDict):

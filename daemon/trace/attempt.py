@@ -18,7 +18,7 @@ from gauntlet.telemetry.v1 import trace_service_pb2 as pb
 from daemon.telemetry.recorder import Recorder
 from daemon.telemetry.spool import sync_directory
 from daemon.trace.escapes import EscapeCounter
-from daemon.trace.facts import Denied, Fact, Ran, Refused
+from daemon.trace.facts import Denied, Fact, Ran, Refused, Unnamed
 from daemon.trace.news import News
 from formats import event
 
@@ -29,6 +29,7 @@ REFUSED_FILE = "trace_pids_refused"
 MAX_TOOLS = 10_000
 # Reasons of gap records.
 DROPPED, LOST, MALFORMED, TOOLS_LOST = "trace_dropped", "trace_session_lost", "trace_malformed", "trace_tools"
+UNNAMED = "trace_unnamed"
 
 
 class TracedAttempt:
@@ -63,6 +64,7 @@ class TracedAttempt:
         """Spool what happened; waits while the buffer is full."""
         processes: list[event.Process] = []
         escapes: list[event.EscapeAttempt] = []
+        unnamed = 0
         for fact in facts:
             if isinstance(fact, Denied):
                 escapes += self._escapes.add(fact, self._clock_ns())
@@ -70,9 +72,13 @@ class TracedAttempt:
                 self._ran(fact)
             elif isinstance(fact, Refused):
                 await self._note_refusal()
+            elif isinstance(fact, Unnamed):
+                unnamed += 1
             else:
                 processes.append(fact)
         await self._recorder.record_all(self.attempt_id, "process", processes)
+        if unnamed:
+            self.lose(unnamed, UNNAMED)
         await self._tell(escapes)
 
     async def tick(self) -> None:

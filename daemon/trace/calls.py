@@ -26,6 +26,11 @@ SIGSYS, MAX_SIGNAL = 31, 64
 # Calls that make a process or a thread (clone, fork, vfork; clone3 stops at the filter). One that fails with EAGAIN met
 # the limit of processes: the only sign of it, for dead children that nobody has waited for count as well.
 MAKING = frozenset({56, 57, 58})
+# Their ends say no more than that the arguments were readable: whether the program runs is decided later.
+EXECUTING = frozenset({59, 322})
+# The first call of every C library and of Go's runtime in a new program: it sets the main thread's storage. Threads
+# get theirs from clone.
+ARCH_PRCTL, ARCH_SET_FS = 158, 0x1002
 # What a runtime sends to its own threads all the time: Go's pre-emption (SIGURG), the C library's cancel and setxid.
 THREAD_SIGNALS = frozenset({23, 32, 33})
 

@@ -1,6 +1,7 @@
 """What the trace of one sandbox tells, and what is kept of a living process in order to tell it. Values, pure.
 
-A fact is a process event's fields, a denied call, a run of a tool, or a refused start. Left out: how they come about.
+A fact is a process event's fields, a denied call, a run of a tool, a refused start, or a program without a name. Left
+out: how they come about.
 """
 
 from __future__ import annotations
@@ -43,7 +44,13 @@ class Refused(NamedTuple):
     pid: int
 
 
-Fact = event.Process | Denied | Ran | Refused
+class Unnamed(NamedTuple):
+    """A program ran, and nothing of its name and arguments could be told."""
+
+    pid: int
+
+
+Fact = event.Process | Denied | Ran | Refused | Unnamed
 
 
 class Tool(NamedTuple):
@@ -53,6 +60,13 @@ class Tool(NamedTuple):
     command_line: str
     start_ns: int
     guest_ns: int
+
+
+class Begun(NamedTuple):
+    """An execve that was called and neither refused at once nor followed by its event yet. None: not told."""
+
+    path: bytes = b""
+    argv: tuple[bytes, ...] | None = None
 
 
 @dataclass(slots=True)
@@ -67,6 +81,8 @@ class Process:
     programs: int = 0
     path: str = ""
     helper: bool = False
+    begun: Begun | None = None
+    unnamed: bool = False
     cpu_ms: float | None = None
     rss: int | None = None
     # Signals, by bit.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from posixpath import join, normpath
 from typing import NamedTuple
 
 from gauntlet.telemetry.v1 import trace_points_pb2 as pb
@@ -29,7 +30,7 @@ CONTAINER_ID_BYTES = 64
 HELPER_ENVIRONMENT = frozenset({b"GOMAXPROCS=1"})
 _HEX = frozenset(b"0123456789abcdef")
 
-TYPE_START, TYPE_CLONE, TYPE_EXECVE, TYPE_EXIT, TYPE_SYSCALL = 1, 2, 3, 4, 6
+TYPE_START, TYPE_CLONE, TYPE_EXECVE, TYPE_EXIT, TYPE_SYSCALL, TYPE_EXECVE_CALL = 1, 2, 3, 4, 6, 11
 
 
 class PointError(ValueError):
@@ -68,6 +69,14 @@ class Executed(NamedTuple):
     bare: bool
 
 
+class Attempted(NamedTuple):
+    """`who` called execve. `path` is as it was named, made absolute where that can be."""
+
+    who: Who
+    path: bytes
+    argv: tuple[bytes, ...]
+
+
 class Exited(NamedTuple):
     """`who` ended; `status` is a wait status."""
 
@@ -85,7 +94,7 @@ class Called(NamedTuple):
     errno: int
 
 
-Point = Started | Cloned | Executed | Exited | Called
+Point = Started | Cloned | Executed | Attempted | Exited | Called
 
 
 class Packet(NamedTuple):
@@ -154,6 +163,12 @@ def _executed(body: bytes) -> Executed:
     return Executed(_who(message.context_data), message.binary_path, tuple(message.argv), bare)
 
 
+def _attempted(body: bytes) -> Attempted:
+    message = pb.PointExecveCall.FromString(body)
+    context, path = message.context_data, message.pathname
+    return Attempted(_who(context), normpath(join(context.cwd, path)) if path else b"", tuple(message.argv))
+
+
 def _exited(body: bytes) -> Exited:
     message = pb.PointExit.FromString(body)
     status = message.exit_status
@@ -176,6 +191,7 @@ _READERS: dict[int, Callable[[bytes], Point]] = {
     TYPE_START: _started,
     TYPE_CLONE: _cloned,
     TYPE_EXECVE: _executed,
+    TYPE_EXECVE_CALL: _attempted,
     TYPE_EXIT: _exited,
     TYPE_SYSCALL: _called,
 }

@@ -2,7 +2,8 @@
 
 Pure but for writing the two files: `pod_init` for the runtime entry's `--pod-init-config`, `session` for attaching to
 a container that runs. Context fields are numbers only: a sentry cannot send a text that is no UTF-8, so a process of
-an ill-chosen name or directory would vanish from the trace with every event that mentioned it.
+an ill-chosen name or directory would vanish from the trace with every event that mentioned it. The one exception is
+ATTEMPTED, of which the numbers are asked for as well.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-from daemon.trace.calls import DENIED, MAKING, SIGNALS
+from daemon.trace.calls import ARCH_PRCTL, DENIED, EXECUTING, MAKING, SIGNALS
 
 # One session a sandbox, and this is its only legal name.
 NAME = "Default"
 CONTEXT = ("time", "thread_id", "group_id", "parent_thread_group_id")
 SENTRY_POINTS = ("container/start", "sentry/clone", "sentry/execve", "sentry/exit_notify_parent")
+# execve with the name and the arguments, but not the environment; a name may be relative.
+ATTEMPTED = ("syscall/execve/exit", "syscall/execveat/exit")
 # A full socket is tried again for about five seconds: the agent is slowed before an event is lost.
 RETRIES = 500
 BACKOFF, BACKOFF_MAX = "25us", "10ms"
@@ -26,7 +29,13 @@ BACKOFF, BACKOFF_MAX = "25us", "10ms"
 def points() -> list[str]:
     """Every point: the sentry's own, signals at both ends (a target may be gone before the call ends), refusals."""
     signals = [f"syscall/sysno/{number}/{end}" for number in SIGNALS for end in ("enter", "exit")]
-    return [*SENTRY_POINTS, *signals, *(f"syscall/sysno/{number}/exit" for number in (*DENIED, *sorted(MAKING)))]
+    ends = (*DENIED, *sorted(MAKING), *sorted(EXECUTING), ARCH_PRCTL)
+    return [*SENTRY_POINTS, *signals, *(f"syscall/sysno/{number}/exit" for number in ends), *ATTEMPTED]
+
+
+def context(point: str) -> list[str]:
+    """What is asked for of the process that makes an event."""
+    return [*CONTEXT, "cwd"] if point in ATTEMPTED else [*CONTEXT]
 
 
 def session(endpoint: Path) -> dict[str, Any]:
@@ -35,7 +44,7 @@ def session(endpoint: Path) -> dict[str, Any]:
         "name": NAME,
         # An older or newer runsc may lack a field; it must not run untraced because of that.
         "ignore_missing": True,
-        "points": [{"name": name, "context_fields": list(CONTEXT)} for name in points()],
+        "points": [{"name": name, "context_fields": context(name)} for name in points()],
         "sinks": [
             {
                 "name": "remote",

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from errno import EAGAIN
 
-from daemon.trace.calls import DENIED, KILLED_CALL, MAKING, SIGNALS, SIGSYS, errno_name
-from daemon.trace.facts import Denied, Fact, Process, Ran, Refused, Tool, command_line, process_event
-from daemon.trace.points import INIT, Called, Cloned, Executed, Exited, Point, Who
+from daemon.trace.calls import ARCH_PRCTL, DENIED, EXECUTING, KILLED_CALL, MAKING, SIGNALS, SIGSYS, errno_name
+from daemon.trace.facts import Denied, Fact, Process, Ran, Refused, Tool, Unnamed, command_line, process_event
+from daemon.trace.points import INIT, Attempted, Called, Cloned, Executed, Exited, Point, Who
 from daemon.trace.signals import Signals
+from daemon.trace.starting import attempted, called
 from formats import event
 
 MAX_PROCESSES = 40_000
@@ -54,6 +55,8 @@ class Tree:
                 return self._executed(point)
             case Exited():
                 return self._exited(point)
+            case Attempted():
+                attempted(self._processes.get(point.who.pid), point)
             case Called():
                 return self._called(point)
         return []
@@ -98,6 +101,13 @@ class Tree:
         fields["inferred"] = True
         return [fields]
 
+    def named(self, pid: int, argv: Iterable[str]) -> None:
+        """A look found what a program without a name was called."""
+        process = self._processes.get(pid)
+        if process is not None and process.unnamed:
+            process.unnamed = False
+            process.command_line = command_line(word.encode() for word in argv)[0]
+
     def finish(self) -> list[Fact]:
         """The sandbox is gone: whoever still lived was killed with it."""
         facts: list[Fact] = []
@@ -139,16 +149,35 @@ class Tree:
         if process.maker == INIT and not process.programs and point.bare and _helper_arguments(point.argv):
             process.helper = True
         process.programs += 1
+        process.begun, process.unnamed = None, False
         process.path = point.path[: event.COMMAND_LINE_BYTES].decode("utf-8", "replace")
         process.command_line, digest = command_line(point.argv)
         if process.helper:
             return []
-        if point.path.startswith(TOOLS):
-            name = point.path.rpartition(b"/")[2].decode("utf-8", "replace")
-            process.tools.append(Tool(name, process.command_line, self._clock_ns(), who.time_ns))
+        self._note_tool(process, point.path, who.time_ns)
         fields = self._fields("process_spawn", process, who.time_ns)
         fields["command_line_sha256"] = digest
         return [fields]
+
+    def _untold(self, process: Process, path: bytes, argv: tuple[bytes, ...] | None, guest_ns: int) -> list[Fact]:
+        """A program runs whose execve the sentry could not send."""
+        process.programs += 1
+        # The name may be a link's: a look must not compare it.
+        process.path, process.unnamed = "", argv is None
+        process.command_line, digest = ("", None) if argv is None else command_line(argv)
+        self._note_tool(process, path, guest_ns)
+        fields = self._fields("process_spawn", process, guest_ns)
+        fields["inferred"] = True
+        if digest is None:
+            fields["unnamed"] = True
+            return [fields, Unnamed(process.pid)]
+        fields["command_line_sha256"] = digest
+        return [fields]
+
+    def _note_tool(self, process: Process, path: bytes, guest_ns: int) -> None:
+        if path.startswith(TOOLS):
+            name = path.rpartition(b"/")[2].decode("utf-8", "replace")
+            process.tools.append(Tool(name, process.command_line, self._clock_ns(), guest_ns))
 
     def _exited(self, point: Exited) -> list[Fact]:
         if point.who.pid == INIT or point.who.pid in self._ended:
@@ -196,6 +225,10 @@ class Tree:
             return [Refused(point.who.pid)] if refused else []
         if point.sysno in SIGNALS:
             return [*self._signals.called(point)]
+        if point.sysno in EXECUTING or point.sysno == ARCH_PRCTL:
+            process = self._processes.get(point.who.pid)
+            begun = called(process, point)
+            return [] if process is None or begun is None else self._untold(process, *begun, point.who.time_ns)
         name = DENIED.get(point.sysno)
         if name is None or not point.ended or not point.errno or point.who.pid == INIT:
             return []

@@ -1,9 +1,10 @@
 """Programs that ran without being told, found by looking.
 
 gVisor sends nothing of an execve whose arguments, environment or path are no UTF-8, or are larger than a socket's
-buffer, and counts no loss. Clone and exit hold numbers only and cannot be hidden, so the process itself is known: when
-two looks in a row find another executable in it than the trace explains, that is told as a spawn of its own, marked
-`inferred`. What lives shorter than two looks stays hidden behind its process's earlier command. Pure.
+buffer, and counts no loss. `starting` finds those that set up thread storage. For the others: when two looks in a row
+find another executable in a process than the trace explains, that is told as a spawn of its own, marked `inferred`.
+What lives shorter than two looks stays hidden behind its process's earlier command. A look also tells what a program
+that was found without a name is called. Pure.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Unseen:
         facts: list[Fact] = []
         for pid, one in looks.items():
             if pid in now and before.get(pid) == now[pid] and one.executable:
+                self._tree.named(pid, one.argv)
                 facts += self._judge(one, now[pid], looks)
         return facts
 

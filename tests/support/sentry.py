@@ -8,7 +8,7 @@ from typing import Any
 
 from gauntlet.telemetry.v1 import trace_points_pb2 as pb
 
-from daemon.trace.points import HEADER, TYPE_CLONE, TYPE_EXECVE, TYPE_EXIT, TYPE_START, TYPE_SYSCALL
+from daemon.trace.points import HEADER, TYPE_CLONE, TYPE_EXECVE, TYPE_EXECVE_CALL, TYPE_EXIT, TYPE_START, TYPE_SYSCALL
 
 HOME = b"HOME=/home/agent"
 
@@ -54,6 +54,14 @@ def execve(
         context_data=who(pid, ppid, at=at), binary_path=path.encode() or words[0], argv=words, env=env
     )
     return packet(TYPE_EXECVE, message)
+
+
+def attempted(pid: int, path: str, *argv: str, cwd: str = "/workspace") -> bytes:
+    """The end of execve, with its name and arguments."""
+    context = who(pid)
+    context.cwd = cwd.encode()
+    words = [word.encode() for word in argv]
+    return packet(TYPE_EXECVE_CALL, pb.PointExecveCall(context_data=context, pathname=path.encode(), argv=words))
 
 
 def exited(pid: int, status: int = 0, *, ppid: int = 1, at: int = 0, dropped: int = 0) -> bytes:

@@ -172,7 +172,7 @@ def test_what_a_process_used_is_sampled_and_the_environment_never_told(environme
     assert not [line for line in lines if "xyzzy-42" in str(line)]
 
 
-def test_a_program_that_hides_behind_bad_characters_is_found_by_looking(environment, tmp_path):
+def test_a_program_that_hides_behind_bad_characters_is_found(environment, tmp_path):
     hidden = "import os; os.execve('/bin/sleep', ['sleep', '20'], {b'BAD': bytes([0xFF])})"
     script = write_script(tmp_path / "s.jsonl", exec_step("python3", "-c", hidden))
     record = run_script(environment, make_challenge(tmp_path / "c"), script)
@@ -181,6 +181,46 @@ def test_a_program_that_hides_behind_bad_characters_is_found_by_looking(environm
     found = [(line["pid"], line["command_line"]) for line in lines if line.get("event") == "process_spawn"]
     assert found == [(python["pid"], python["command_line"]), (python["pid"], "sleep 20")]
     assert ended(lines, python["pid"])["command_line"] == "sleep 20"
+
+
+UNTOLD = """
+import os
+def run(*words, path=None, env=None):
+    child = os.fork()
+    if not child:
+        try:
+            os.execve(path or words[0], words, env or {"BAD": bytes([0xFF])})
+        finally:
+            os._exit(127)
+    os.waitpid(child, 0)
+os.chdir("/workspace/tools")
+run("/workspace/tools/bin/hello", "one")
+run("bin/hello", "two")
+run("/bin/true", bytes([0xFE]), env={"FINE": "x"})
+run("/no/such/program")
+run("/workspace/tools", "directory")
+run("/bin/true", "told", env={"FINE": "x"})
+"""
+
+
+def test_short_programs_that_the_kernel_cannot_tell_are_told_all_the_same(environment, tmp_path):
+    script = write_script(tmp_path / "s.jsonl", exec_step("python3", "-c", UNTOLD))
+    record = run_script(environment, make_challenge(tmp_path / "c"), script)
+    lines = told(environment, record["attempt_id"])
+    # The tool is a script that runs no other program.
+    spawns = [line for line in lines if line.get("event") == "process_spawn" and "forked" not in line]
+    assert [(line["command_line"], line.get("inferred"), line.get("unnamed")) for line in spawns[1:]] == [
+        ("/workspace/tools/bin/hello one", True, None),
+        ("bin/hello two", True, None),
+        ("", True, True),
+        ("/bin/true told", None, None),
+    ]
+    assert len([line for line in lines if line.get("forked")]) == 2
+    tools = [line["tool_name"] for line in lines if line.get("kind") == "tool_invocation" and "gap" not in line]
+    assert sorted(tools) == ["exec", "hello", "hello"]
+    gaps = [line["gap"] for line in lines if "gap" in line]
+    assert [(gap["reason"], gap["last"] - gap["first"]) for gap in gaps] == [("trace_unnamed", 0)]
+    assert record["flags"] == ["TELEMETRY_INCOMPLETE"]
 
 
 def test_long_lives_of_scripts_links_and_forks_are_not_taken_for_hidden_programs(environment, tmp_path):

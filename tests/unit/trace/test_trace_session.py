@@ -9,9 +9,14 @@ from pathlib import Path
 from daemon.trace.session import CONTEXT, session, write_files
 
 
-def test_no_text_of_the_agents_is_asked_for_as_context() -> None:
+def test_no_text_of_the_agents_is_asked_for_as_context_but_where_numbers_are_told_beside_it() -> None:
     made = session(Path("/run/x.sock"))
-    assert all(point["context_fields"] == list(CONTEXT) for point in made["points"])
+    asked = {point["name"]: point["context_fields"] for point in made["points"]}
+    for name, number in (("execve", 59), ("execveat", 322)):
+        assert asked.pop(f"syscall/{name}/exit") == [*CONTEXT, "cwd"]
+        assert f"syscall/sysno/{number}/exit" in asked
+    assert "syscall/sysno/158/exit" in asked
+    assert all(fields == list(CONTEXT) for fields in asked.values())
     assert not {"cwd", "process_name", "container_id"} & set(CONTEXT)
     assert not [point for point in made["points"] if "optional_fields" in point]
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(gauntlet/telemetry/v1/trace_points.proto\x12\x15gauntlet.telemetry.v1\"!\n\x0ePointHandshake\x12\x0f\n\x07version\x18\x01 \x01(\r\"k\n\x0cPointContext\x12\x0f\n\x07time_ns\x18\x01 \x01(\x03\x12\x11\n\tthread_id\x18\x02 \x01(\x05\x12\x17\n\x0fthread_group_id\x18\x04 \x01(\x05\x12\x1e\n\x16parent_thread_group_id\x18\n \x01(\x05\"\\\n\x13PointContainerStart\x12\x39\n\x0c\x63ontext_data\x18\x01 \x01(\x0b\x32#.gauntlet.telemetry.v1.PointContext\x12\n\n\x02id\x18\x02 \x01(\x0c\"\x92\x01\n\nPointClone\x12\x39\n\x0c\x63ontext_data\x18\x01 \x01(\x0b\x32#.gauntlet.telemetry.v1.PointContext\x12\x19\n\x11\x63reated_thread_id\x18\x03 \x01(\x05\x12\x1f\n\x17\x63reated_thread_group_id\x18\x04 \x01(\x05\x12\r\n\x05\x66lags\x18\x06 \x01(\x04\"x\n\x0bPointExecve\x12\x39\n\x0c\x63ontext_data\x18\x01 \x01(\x0b\x32#.gauntlet.telemetry.v1.PointContext\x12\x13\n\x0b\x62inary_path\x18\x02 \x01(\x0c\x12\x0c\n\x04\x61rgv\x18\x03 \x03(\x0c\x12\x0b\n\x03\x65nv\x18\x04 \x03(\x0c\"[\n\tPointExit\x12\x39\n\x0c\x63ontext_data\x18\x01 \x01(\x0b\x32#.gauntlet.telemetry.v1.PointContext\x12\x13\n\x0b\x65xit_status\x18\x02 \x01(\x05\".\n\x0bPointResult\x12\x0e\n\x06result\x18\x01 \x01(\x03\x12\x0f\n\x07\x65rrorno\x18\x02 \x01(\x03\"\xb4\x01\n\x0cPointSyscall\x12\x39\n\x0c\x63ontext_data\x18\x01 \x01(\x0b\x32#.gauntlet.telemetry.v1.PointContext\x12\x30\n\x04\x65xit\x18\x02 \x01(\x0b\x32\".gauntlet.telemetry.v1.PointResult\x12\r\n\x05sysno\x18\x04 \x01(\x04\x12\x0c\n\x04\x61rg1\x18\x05 \x01(\x04\x12\x0c\n\x04\x61rg2\x18\x06 \x01(\x04\x12\x0c\n\x04\x61rg3\x18\x07 \x01(\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(gauntlet/telemetry/v1/trace_points.proto\x12\x15gauntlet.telemetry.v1\"!\n\x0ePointHandshake\x12\x0f\n\x07version\x18\x01 \x01(\r\"x\n\x0cPointContext\x12\x0f\n\x07time_ns\x18\x01 \x01(\x03\x12\x11\n\tthread_id\x18\x02 \x01(\x05\x12\x17\n\x0fthread_group_id\x18\x04 \x01(\x05\x12\x0b\n\x03\x63wd\x18\x08 \x01(\x0c\x12\x1e\n\x16parent_thread_group_id\x18\n \x01(\x05\"\\\n\x13PointContainerStart\x12\x39\n\x0c\x63ontext_data\x18\x01 \x01(\x0b\x32#.gauntlet.telemetry.v1.PointContext\x12\n\n\x02id\x18\x02 \x01(\x0c\"\x92\x01\n\nPointClone\x12\x39\n\x0c\x63ontext_data\x18\x01 \x01(\x0b\x32#.gauntlet.telemetry.v1.PointContext\x12\x19\n\x11\x63reated_thread_id\x18\x03 \x01(\x05\x12\x1f\n\x17\x63reated_thread_group_id\x18\x04 \x01(\x05\x12\r\n\x05\x66lags\x18\x06 \x01(\x04\"x\n\x0bPointExecve\x12\x39\n\x0c\x63ontext_data\x18\x01 \x01(\x0b\x32#.gauntlet.telemetry.v1.PointContext\x12\x13\n\x0b\x62inary_path\x18\x02 \x01(\x0c\x12\x0c\n\x04\x61rgv\x18\x03 \x03(\x0c\x12\x0b\n\x03\x65nv\x18\x04 \x03(\x0c\"l\n\x0fPointExecveCall\x12\x39\n\x0c\x63ontext_data\x18\x01 \x01(\x0b\x32#.gauntlet.telemetry.v1.PointContext\x12\x10\n\x08pathname\x18\x06 \x01(\x0c\x12\x0c\n\x04\x61rgv\x18\x07 \x03(\x0c\"[\n\tPointExit\x12\x39\n\x0c\x63ontext_data\x18\x01 \x01(\x0b\x32#.gauntlet.telemetry.v1.PointContext\x12\x13\n\x0b\x65xit_status\x18\x02 \x01(\x05\".\n\x0bPointResult\x12\x0e\n\x06result\x18\x01 \x01(\x03\x12\x0f\n\x07\x65rrorno\x18\x02 \x01(\x03\"\xb4\x01\n\x0cPointSyscall\x12\x39\n\x0c\x63ontext_data\x18\x01 \x01(\x0b\x32#.gauntlet.telemetry.v1.PointContext\x12\x30\n\x04\x65xit\x18\x02 \x01(\x0b\x32\".gauntlet.telemetry.v1.PointResult\x12\r\n\x05sysno\x18\x04 \x01(\x04\x12\x0c\n\x04\x61rg1\x18\x05 \x01(\x04\x12\x0c\n\x04\x61rg2\x18\x06 \x01(\x04\x12\x0c\n\x04\x61rg3\x18\x07 \x01(\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,17 +34,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_POINTHANDSHAKE']._serialized_start=67
   _globals['_POINTHANDSHAKE']._serialized_end=100
   _globals['_POINTCONTEXT']._serialized_start=102
-  _globals['_POINTCONTEXT']._serialized_end=209
-  _globals['_POINTCONTAINERSTART']._serialized_start=211
-  _globals['_POINTCONTAINERSTART']._serialized_end=303
-  _globals['_POINTCLONE']._serialized_start=306
-  _globals['_POINTCLONE']._serialized_end=452
-  _globals['_POINTEXECVE']._serialized_start=454
-  _globals['_POINTEXECVE']._serialized_end=574
-  _globals['_POINTEXIT']._serialized_start=576
-  _globals['_POINTEXIT']._serialized_end=667
-  _globals['_POINTRESULT']._serialized_start=669
-  _globals['_POINTRESULT']._serialized_end=715
-  _globals['_POINTSYSCALL']._serialized_start=718
-  _globals['_POINTSYSCALL']._serialized_end=898
+  _globals['_POINTCONTEXT']._serialized_end=222
+  _globals['_POINTCONTAINERSTART']._serialized_start=224
+  _globals['_POINTCONTAINERSTART']._serialized_end=316
+  _globals['_POINTCLONE']._serialized_start=319
+  _globals['_POINTCLONE']._serialized_end=465
+  _globals['_POINTEXECVE']._serialized_start=467
+  _globals['_POINTEXECVE']._serialized_end=587
+  _globals['_POINTEXECVECALL']._serialized_start=589
+  _globals['_POINTEXECVECALL']._serialized_end=697
+  _globals['_POINTEXIT']._serialized_start=699
+  _globals['_POINTEXIT']._serialized_end=790
+  _globals['_POINTRESULT']._serialized_start=792
+  _globals['_POINTRESULT']._serialized_end=838
+  _globals['_POINTSYSCALL']._serialized_start=841
+  _globals['_POINTSYSCALL']._serialized_end=1021
 # @@protoc_insertion_point(module_scope)

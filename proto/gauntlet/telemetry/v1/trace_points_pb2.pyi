@@ -51,6 +51,7 @@ class PointContext(_message.Message):
     TIME_NS_FIELD_NUMBER: _builtins.int
     THREAD_ID_FIELD_NUMBER: _builtins.int
     THREAD_GROUP_ID_FIELD_NUMBER: _builtins.int
+    CWD_FIELD_NUMBER: _builtins.int
     PARENT_THREAD_GROUP_ID_FIELD_NUMBER: _builtins.int
     time_ns: _builtins.int
     """The guest's wall clock."""
@@ -58,6 +59,8 @@ class PointContext(_message.Message):
     """The thread."""
     thread_group_id: _builtins.int
     """Its process."""
+    cwd: _builtins.bytes
+    """Its directory; asked for where a path may be relative to it."""
     parent_thread_group_id: _builtins.int
     """The process's parent."""
     def __init__(
@@ -66,11 +69,12 @@ class PointContext(_message.Message):
         time_ns: _builtins.int = ...,
         thread_id: _builtins.int = ...,
         thread_group_id: _builtins.int = ...,
+        cwd: _builtins.bytes = ...,
         parent_thread_group_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["parent_thread_group_id", b"parent_thread_group_id", "thread_group_id", b"thread_group_id", "thread_id", b"thread_id", "time_ns", b"time_ns"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cwd", b"cwd", "parent_thread_group_id", b"parent_thread_group_id", "thread_group_id", b"thread_group_id", "thread_id", b"thread_id", "time_ns", b"time_ns"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -179,6 +183,40 @@ class PointExecve(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PointExecve: _TypeAlias = PointExecve  # noqa: Y015
+
+@_typing.final
+class PointExecveCall(_message.Message):
+    """PointExecveCall is the end of execve or execveat, by whose number nobody knows yet whether the program will run."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONTEXT_DATA_FIELD_NUMBER: _builtins.int
+    PATHNAME_FIELD_NUMBER: _builtins.int
+    ARGV_FIELD_NUMBER: _builtins.int
+    pathname: _builtins.bytes
+    """The file as the caller named it, from its directory."""
+    @_builtins.property
+    def context_data(self) -> Global___PointContext:
+        """Who."""
+
+    @_builtins.property
+    def argv(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Its arguments."""
+
+    def __init__(
+        self,
+        *,
+        context_data: Global___PointContext | None = ...,
+        pathname: _builtins.bytes = ...,
+        argv: _abc.Iterable[_builtins.bytes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["context_data", b"context_data"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["argv", b"argv", "context_data", b"context_data", "pathname", b"pathname"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PointExecveCall: _TypeAlias = PointExecveCall  # noqa: Y015
 
 @_typing.final
 class PointExit(_message.Message):
