@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import json
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
@@ -24,6 +25,7 @@ from wire import errors
 from wire.server import EndpointError
 
 PIPE_COLUMNS = 240
+SURROGATE = re.compile("[\ud800-\udfff]")
 UNREACHABLE = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
 
 
@@ -53,7 +55,10 @@ class CommandFailed(Exception):
 
 def print_json(value: Any) -> None:
     """One JSON document on one line of standard output."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    if SURROGATE.search(text):  # no UTF-8 has them; as an escape JSON does
+        text = json.dumps(value, allow_nan=False)
+    sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
@@ -77,6 +82,8 @@ def run(work: Callable[[], Awaitable[Exit | None]], endpoint: str = "") -> None:
         fail(str(error), Exit.USAGE)
     except CommandFailed as error:
         fail(str(error), error.code)
+    except UnicodeEncodeError as error:
+        fail(f"{error.object!r} is no UTF-8, and names on the wire are", Exit.USAGE)
     except OSError as error:
         fail(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "))
     except KeyboardInterrupt:

@@ -11,10 +11,10 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 from formats.problems import FormatError, Problem, load_yaml, validate
-from formats.sizes import parse_size
+from formats.sizes import parse_size, show_size
 
 DESCRIPTION = "challenge.yaml"
 MAX_TIME_LIMIT_SECONDS = 24 * 3600
@@ -48,6 +48,19 @@ PACKED = (DESCRIPTION, "workspace", "hidden", NETWORK)
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 Size = Annotated[int, BeforeValidator(parse_size)]
+# Measured with gVisor: with less memory the sentry, or the judge's Python beside it, does not come to life; the quota
+# file system of a smaller disk cannot be made.
+LEAST_MEMORY_BYTES = 64 * 1024**2
+LEAST_DISK_BYTES = 16 * 1024**2
+
+
+def _at_least(least: int) -> AfterValidator:
+    def check(size: int) -> int:
+        if size < least:
+            raise ValueError(f"is less than any sandbox needs; write at least {show_size(least)}")
+        return size
+
+    return AfterValidator(check)
 
 
 class _Strict(BaseModel):
@@ -57,9 +70,9 @@ class _Strict(BaseModel):
 class ResourceRequest(_Strict):
     """Resources a challenge asks for; never above the node's policy. Sizes in bytes once read."""
 
-    memory: Size | None = None
+    memory: Annotated[Size, _at_least(LEAST_MEMORY_BYTES)] | None = None
     cpus: Annotated[float, Field(ge=0.1, le=64, allow_inf_nan=False)] | None = None
-    disk: Size | None = None
+    disk: Annotated[Size, _at_least(LEAST_DISK_BYTES)] | None = None
     pids: Annotated[int, Field(ge=16, le=4096, strict=True)] | None = None
     tmp: Size | None = None
 

@@ -79,7 +79,8 @@ class Filesystem(TypedDict):
     Size and hash are those found when the path had been quiet for a moment; null when it was gone or too large by
     then, and on the CREATE of a file whose MODIFY follows. `file_type` is absent for regular files. `path_bytes`
     (base64) stands beside a path that is no UTF-8. `source` is `rescan` for what only a listing found while the
-    attempt ran, `reconcile` for what the final comparison found.
+    attempt ran, `reconcile` for what the final comparison found. `merged` marks what happened at least once: the host's
+    kernel keeps one of equal reports that nobody has read yet.
     """
 
     timestamp_ns: int
@@ -88,6 +89,7 @@ class Filesystem(TypedDict):
     file_size_bytes: int | None
     content_hash_sha256: str | None
     source: NotRequired[Literal["reconcile", "rescan"]]
+    merged: NotRequired[Literal[True]]
     path_bytes: NotRequired[str]
     file_type: NotRequired[Literal["dir", "symlink", "fifo", "socket", "char", "block"]]
 

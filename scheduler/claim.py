@@ -2,8 +2,8 @@
 
 Idempotent after a kill at any instruction: the request id is derived from attempt and fence, so a resumed claim is the
 same claim. A node that refuses, or stays silent for longer than patience allows, gives the attempt back to the queue;
-its next placement has a higher fence, and a sandbox that the first claim may have got becomes a stray
-(`scheduler.reports`).
+what failed for the attempt's own sake is counted, and given up in the end. Its next placement has a higher fence, and
+a sandbox that the first claim may have got becomes a stray (`scheduler.reports`).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ log = structlog.get_logger(__name__)
 PATIENCE_SECONDS = 5.0
 RETRY_SECONDS = 0.2
 REST_SECONDS = 2.0
+FAULT_REST_SECONDS = 1.0
 # A node's own failures before the attempt is given up; refusals for want of room are bounded by the queue's timeout.
 MAX_CLAIM_TRIES = 5
 MAX_UPLOADS = 2
@@ -51,6 +52,8 @@ def answer_to(failure: WireFailure) -> Answer:
     match failure.code:
         case "UNAVAILABLE" | "CANCELLED" | "UNKNOWN" if not failure.reason:
             return Answer.RETRY  # nobody answered
+        case "UNAVAILABLE" if failure.reason == "COLD_START_FAILED":
+            return Answer.FAULT  # the node has room and a runtime, and could not make this attempt's sandbox
         case "UNAVAILABLE" | "RESOURCE_EXHAUSTED":
             return Answer.ELSEWHERE
         case "FAILED_PRECONDITION" if failure.reason == "CHALLENGE_MISSING":
@@ -111,8 +114,13 @@ class Claimer:
                 elif answer is Answer.REFUSED:
                     await self._give_up(attempt, f"node {attempt.node_id} refused it: {failure.message}")
                     return
-                self._nodes.rest(attempt.node_id, REST_SECONDS)
-                await self._requeue(attempt, str(failure), fault=answer in (Answer.FAULT, Answer.UPLOAD))
+                fault = answer in (Answer.FAULT, Answer.UPLOAD)
+                if fault:
+                    # The attempt waits, not the node: what others want may well be there.
+                    await asyncio.sleep(FAULT_REST_SECONDS)
+                else:
+                    self._nodes.rest(attempt.node_id, REST_SECONDS)
+                await self._requeue(attempt, str(failure), fault=fault)
                 return
         if report.fence != attempt.fence:
             await self._requeue(attempt, f"the node answered for fence {report.fence}", fault=True)

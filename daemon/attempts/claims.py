@@ -20,7 +20,7 @@ from daemon.pool.claim import PoolExhausted, acquire
 from daemon.pool.entry import PoolEntry
 from daemon.pool.factory import EntryFailed
 from daemon.pool.template import Template
-from daemon.runtime.errors import RuntimeFault
+from daemon.runtime.errors import RuntimeFault, RuntimeTimeout, RuntimeUnavailable
 from daemon.supervisor.errors import SupervisorError
 from daemon.workspace.model import Slot, WorkspaceError
 
@@ -112,7 +112,11 @@ class Claimer:
             got = await acquire(self._node.pools, template, use, warm_only=attempt.facts.spec.warm_only)
         except PoolExhausted as error:
             raise ClaimRefused("POOL_EXHAUSTED", str(error)) from error
-        except (EntryFailed, SupervisorError, WorkspaceError, TimeoutError) as error:
+        except EntryFailed as error:
+            # An engine that is away says nothing about this attempt; one that refused would refuse it again.
+            away = isinstance(error.__cause__, RuntimeUnavailable | RuntimeTimeout)
+            raise ClaimRefused("RUNTIME_UNAVAILABLE" if away else "COLD_START_FAILED", str(error)) from error
+        except (SupervisorError, WorkspaceError, TimeoutError) as error:
             raise ClaimRefused("COLD_START_FAILED", f"no sandbox accepted the attempt: {error or 'timeout'}") from error
         attempt.entry, attempt.slot, attempt.facts.launch_type = got.entry, got.result, got.launch_type
 

@@ -210,7 +210,7 @@ class ClaimRefused(AttemptError):
     """No sandbox now: the node drains, is full, or the pool is empty and cold starts are refused."""
 
     def __init__(self, reason: str, message: str) -> None:
-        """`reason` is NODE_DRAINING, NODE_FULL, POOL_EXHAUSTED or COLD_START_FAILED."""
+        """`reason` is NODE_DRAINING, NODE_FULL, POOL_EXHAUSTED, RUNTIME_UNAVAILABLE or COLD_START_FAILED."""
         super().__init__(message)
         self.reason = reason
 

@@ -15,7 +15,9 @@ from daemon.attempts.journal import Journal
 from daemon.attempts.model import ChallengeMissing, ClaimRefused, ClaimSpec, State
 from daemon.attempts.registry import Registry
 from daemon.attempts.stacks import Stack, Stacks
+from daemon.pool.factory import EntryFailed
 from daemon.pool.template import Template
+from daemon.runtime.errors import CreateFailed, RuntimeTimeout, RuntimeUnavailable
 from daemon.runtime.types import Resources
 
 MIB = 1024**2
@@ -136,6 +138,27 @@ async def test_refusals_say_why(node, more, draining, reason):
     claimer.draining = draining
     with pytest.raises(ClaimRefused) as refused:
         await claimer.claim(spec(**more))
+    assert refused.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason"),
+    [
+        (RuntimeUnavailable("no engine"), "RUNTIME_UNAVAILABLE"),
+        (RuntimeTimeout("create", 30), "RUNTIME_UNAVAILABLE"),
+        (CreateFailed("minimum memory limit allowed is 6MB"), "COLD_START_FAILED"),
+        (None, "COLD_START_FAILED"),
+    ],
+)
+async def test_an_engine_that_is_away_is_told_from_one_that_refuses(node, cause, reason):
+    ports = Ports(entries=0)
+
+    async def cold(template):
+        raise EntryFailed("container", "it failed") from cause
+
+    ports.cold = cold
+    with pytest.raises(ClaimRefused) as refused:
+        await Claimer(node(ports), lambda attempt: None).claim(spec())
     assert refused.value.reason == reason
 
 

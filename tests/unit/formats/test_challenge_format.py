@@ -44,6 +44,21 @@ def test_an_unknown_nested_key_is_named_by_its_path():
     assert problem == "c.yaml: resources.memry: unknown key; did you mean 'memory'?"
 
 
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ("{memory: 1}", "resources.memory: 1: is less than any sandbox needs; write at least 64MB"),
+        ("{memory: 32m}", "resources.memory: '32m': is less than any sandbox needs; write at least 64MB"),
+        ("{disk: 1k}", "resources.disk: '1k': is less than any sandbox needs; write at least 16MB"),
+    ],
+)
+def test_what_no_sandbox_could_live_with_is_refused_by_key(wanted: str, words: str) -> None:
+    text = f"id: a\ntitle: A\nstack: python311\ntime_limit_seconds: 1\nresources: {wanted}\n"
+    with pytest.raises(FormatError) as refused:
+        parse_description(text.encode(), "c.yaml")
+    assert words in str(refused.value)
+
+
 def test_every_problem_is_reported_at_once():
     found = problems(b"id: Bad Id\nstack: python311\ntime_limit_seconds: 0\n")
     assert [text.split(": ")[1] for text in found] == ["id", "title", "time_limit_seconds"]

@@ -251,6 +251,19 @@ async def test_a_node_that_keeps_failing_is_not_asked_for_ever(make_bench: MakeB
     assert (ended.state, ended.outcome, node.count("claim")) == (State.FAILED, Outcome.VOIDED, 5)
 
 
+async def test_an_attempt_whose_sandbox_cannot_be_made_holds_up_nobody(bench: Bench, challenge: Path) -> None:
+    node = bench.nodes["node-1"]
+    node.refuse_next(errors.unavailable("COLD_START_FAILED", "container: minimum memory limit allowed is 6MB"))
+    await bench.start()
+    digest = await bench.upload(challenge)
+    impossible = await bench.submit(digest, "agent")
+    await bench.until(impossible.attempt_id, lambda a: node.count("claim") > 0)
+    other = await bench.submit(digest, "somebody-else")
+    await bench.until(other.attempt_id, running)
+    again = await bench.until(impossible.attempt_id, running)
+    assert again.claim_tries == 1
+
+
 async def test_a_draining_node_gets_nothing_new(bench: Bench, challenge: Path) -> None:
     await bench.start()
     digest = await bench.upload(challenge)

@@ -24,6 +24,8 @@ from wire.errors import WireFailure
         ("CANCELLED", "", Answer.RETRY),
         ("UNAVAILABLE", "POOL_EXHAUSTED", Answer.ELSEWHERE),
         ("UNAVAILABLE", "DRAINING", Answer.ELSEWHERE),
+        ("UNAVAILABLE", "RUNTIME_UNAVAILABLE", Answer.ELSEWHERE),
+        ("UNAVAILABLE", "COLD_START_FAILED", Answer.FAULT),
         ("RESOURCE_EXHAUSTED", "", Answer.ELSEWHERE),
         ("RESOURCE_EXHAUSTED", "NODE_FULL", Answer.ELSEWHERE),
         ("FAILED_PRECONDITION", "CHALLENGE_MISSING", Answer.UPLOAD),

@@ -205,21 +205,37 @@ def test_a_call_that_succeeds_begins_or_is_pid_1s_is_no_escape() -> None:
     assert Told().feed(syscall(10, 159, errno=0), syscall(10, 159), syscall(1, 165, errno=1)).facts == []
 
 
-def test_ptrace_is_concluded_from_sigsys_unless_a_signal_explains_it() -> None:
-    killed = Told().feed(clone(1, 10), execve(10, "strace"), exited(10, 31))
+def test_ptrace_is_concluded_from_sigsys_unless_another_processs_signal_explains_it() -> None:
+    family = (clone(1, 10), execve(10, "strace"), clone(10, 11), execve(11, "x", ppid=10))
+    killed = Told().feed(*family, exited(10, 31))
     assert [f for f in killed.facts if isinstance(f, Denied)] == [
         Denied("ptrace", "killed", 10, "strace", 1_000_000_000, True)
     ]
-    forged = Told().feed(clone(1, 10), execve(10, "sh"), syscall(10, 62, 10, 31), exited(10, 31))
-    assert not [f for f in forged.facts if isinstance(f, Denied)]
+    sent = Told().feed(*family, syscall(10, 62, 11, 31, at=100), exited(11, 31, ppid=10, at=200))
+    assert not [f for f in sent.facts if isinstance(f, Denied)]
+    assert not [f for f in sent.facts if isinstance(f, dict) and f.get("inferred")]
 
 
-def test_a_group_signal_explains_a_sigsys_for_a_moment_only() -> None:
-    start = (clone(1, 10), execve(10, "sh"), clone(10, 11), execve(11, "x", ppid=10))
-    soon = Told().feed(*start, syscall(10, 62, -10, 31, at=100), exited(11, 31, ppid=10, at=200))
-    late = Told().feed(*start, syscall(10, 62, -99, 31, at=100), exited(11, 31, ppid=10, at=5_000))
-    assert not [f for f in soon.facts if isinstance(f, Denied)]
-    assert [f.syscall for f in late.facts if isinstance(f, Denied)] == ["ptrace"]
+@pytest.mark.parametrize(
+    ("target", "sender", "at"),
+    [
+        (11, 11, 100),  # to itself, handled, ignored or blocked
+        (-10, 11, 100),  # to a group: whoever lives on has not died of it
+        (-1, 10, 100),
+        (0, 10, 100),
+        (11, 10, -5_000),  # long before
+        (12, 10, 100),  # to another
+    ],
+)
+def test_a_signal_31_that_a_process_outlived_hides_no_ptrace(target: int, sender: int, at: int) -> None:
+    told = Told().feed(
+        clone(1, 10), execve(10, "sh"), clone(10, 12), clone(10, 11), execve(11, "x", ppid=10),
+        syscall(sender, 62, target, 31, at=at), syscall(sender, 62, target, 31, errno=0, at=at),
+        exited(11, 31, ppid=10, at=200),
+    )  # fmt: skip
+    assert [f.syscall for f in told.facts if isinstance(f, Denied)] == ["ptrace"]
+    concluded = [f for f in told.facts if isinstance(f, dict) and f.get("inferred")]
+    assert [(f["event"], f["signal"]) for f in concluded] == [("signal_delivery", 31)]
 
 
 def test_samples_come_with_the_end_and_are_null_without() -> None:
