@@ -87,6 +87,8 @@ class Process:
     rss: int | None = None
     # Signals, by bit.
     told: int = 0
+    # When another process sent it SIGSYS.
+    sigsys_ns: int | None = None
     tools: list[Tool] = field(default_factory=list)
 
 

@@ -1,21 +1,32 @@
 """Signals between the processes of one sandbox: from the call that sends one to its end, which says whether it went.
 
 The target is looked at when the call begins: it may be gone when the call ends. A signal to a group cannot be matched
-to one process, so what is kept of it is when it was sent. Pure; bounded by MAX_PENDING.
+to one process, so no death is explained by it. Pure; bounded by MAX_PENDING.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from daemon.trace.calls import Sent, signal_of
+from daemon.trace.calls import SIGSYS, Sent, signal_of
 from daemon.trace.facts import Process
 from daemon.trace.points import INIT, Called, Who
 from formats import event
 
 MAX_PENDING = 4_096
-# A signal to a whole group explains a death that comes within this time.
-GROUP_NS = 1_000_000_000
+# From a signal that kills to the death it is far less, even on a host that is very busy.
+DEATH_NS = 1_000_000_000
+
+
+def explained(process: Process, number: int, guest_ns: int) -> bool:
+    """Whether a call that we saw explains that a signal ended a process.
+
+    For SIGSYS another process must have sent it, to this very one, just before: a process that has a handler for it,
+    ignores or blocks it can send itself as many as it likes and then call what the filter kills for.
+    """
+    if number == SIGSYS:
+        return process.sigsys_ns is not None and 0 <= guest_ns - process.sigsys_ns < DEATH_NS
+    return bool(process.told >> number & 1)
 
 
 class Signals:
@@ -24,12 +35,7 @@ class Signals:
     def __init__(self, processes: Mapping[int, Process], clock_ns: Callable[[], int]) -> None:
         self._processes = processes
         self._clock_ns = clock_ns
-        self._groups: dict[int, int] = {}
         self._sending: dict[int, tuple[Sent, str, int | None]] = {}
-
-    def to_a_group(self, number: int, guest_ns: int) -> bool:
-        """Whether a signal of that number went to some group just before."""
-        return guest_ns - self._groups.get(number, -GROUP_NS) < GROUP_NS
 
     def called(self, point: Called) -> list[event.Process]:
         """What one end of a call that sends a signal means."""
@@ -59,14 +65,14 @@ class Signals:
 
     def _begin(self, who: Who, sent: Sent) -> None:
         target = self._processes.get(sent.target)
-        if sent.target <= 0:
-            self._groups[sent.number] = who.time_ns
-        elif target is None:
-            if who.pid == INIT:
+        if target is None:
+            if who.pid == INIT and sent.target > 0:
                 return  # PID 1 to itself
         else:
             if who.pid == INIT and target.helper:
                 return
             target.told |= 1 << sent.number
+            if sent.number == SIGSYS and who.pid != target.pid:
+                target.sigsys_ns = who.time_ns
         line, ppid = ("", None) if target is None else (target.command_line, target.ppid)
         self._sending[who.tid] = (sent, line, ppid)

@@ -15,7 +15,7 @@ from errno import EAGAIN
 from daemon.trace.calls import ARCH_PRCTL, DENIED, EXECUTING, KILLED_CALL, MAKING, SIGNALS, SIGSYS, errno_name
 from daemon.trace.facts import Denied, Fact, Process, Ran, Refused, Tool, Unnamed, command_line, process_event
 from daemon.trace.points import INIT, Attempted, Called, Cloned, Executed, Exited, Point, Who
-from daemon.trace.signals import Signals
+from daemon.trace.signals import Signals, explained
 from daemon.trace.starting import attempted, called
 from formats import event
 
@@ -197,11 +197,11 @@ class Tree:
             born["forked"] = True
             facts.append(born)
         number = status & 0x7F
-        if number and not inferred and not process.told >> number & 1:
+        if number and not inferred and not explained(process, number, guest_ns):
             # Nobody sent it by a call that we saw: the kernel did, or it went to a group.
             delivered = self._fields("signal_delivery", process, guest_ns)
             delivered["signal"], delivered["inferred"] = number, True
-            if number == SIGSYS and not self._signals.to_a_group(SIGSYS, guest_ns):
+            if number == SIGSYS:
                 facts.append(Denied(KILLED_CALL, "killed", process.pid, process.command_line, guest_ns, True))
             facts.append(delivered)
         ended = self._fields("process_exit", process, guest_ns)

@@ -26,6 +26,8 @@ for _ in range(1200):
     assert ctypes.get_errno() == 1
 """
 PTRACE = "import ctypes; ctypes.CDLL(None).ptrace(0, 0, 0, 0)"
+OUTLIVED = f"import os, signal; signal.signal(31, lambda *_: None); os.kill(os.getpid(), 31); {PTRACE}"
+SENT = "import subprocess; p = subprocess.Popen(['sleep', '60']); p.send_signal(31); assert p.wait() == -31"
 BOMB = "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass\n"
 
 
@@ -132,6 +134,17 @@ def test_ptrace_is_reported_as_concluded_and_honest_work_is_not(environment, tmp
     assert honest["flags"] == []
     assert honest["sandbox"]["blocked_syscalls"] == 0
     assert told(environment, honest["attempt_id"], "escape_attempt") == []
+
+
+def test_a_signal_that_was_outlived_hides_no_ptrace_and_one_that_kills_is_none(environment, tmp_path):
+    challenge = make_challenge(tmp_path / "c")
+    outlived = run_script(environment, challenge, write_script(tmp_path / "k", exec_step("python3", "-c", OUTLIVED)))
+    escapes = told(environment, outlived["attempt_id"], "escape_attempt")
+    assert [(e["syscall"], e["result"], e["inferred"]) for e in escapes] == [("ptrace", "killed", True)]
+    assert outlived["flags"] == ["ESCAPE_ATTEMPT"]
+    sent = run_script(environment, challenge, write_script(tmp_path / "h", exec_step("python3", "-c", SENT)))
+    assert told(environment, sent["attempt_id"], "escape_attempt") == []
+    assert sent["flags"] == []
 
 
 def test_a_fork_bomb_is_bounded_and_told_to_its_end(environment, tmp_path):
