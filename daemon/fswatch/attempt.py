@@ -127,7 +127,8 @@ class AttemptWatch:
     async def _emit(self) -> None:
         for item in self._shaper.ready():
             change = item.change
-            await self.teller.tell(change.operation, change.path, item.content, change.source, change.time_ns)
+            content, source = item.content, change.source
+            await self.teller.tell(change.operation, change.path, content, source, change.time_ns, merged=change.merged)
 
     def _start_job(self) -> None:
         if self._job is not None:

@@ -45,7 +45,10 @@ class Content(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One change. `time_ns` is wall clock, `path` relative to /workspace; `content` only where it is known already."""
+    """One change. `time_ns` is wall clock, `path` relative to /workspace; `content` only where it is known already.
+
+    `merged`: it happened at least once, and the kernel does not say how often.
+    """
 
     time_ns: int
     operation: int
@@ -53,6 +56,7 @@ class Change(NamedTuple):
     is_directory: bool
     source: str | None = None
     content: Content | None = None
+    merged: bool = False
 
 
 @dataclass(slots=True)

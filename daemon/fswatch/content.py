@@ -96,6 +96,19 @@ class Workspace:
             raise
         return True
 
+    def is_at(self, path: bytes, fd: int) -> bool:
+        """Whether an open object is what is at `path`."""
+        try:
+            there = self._open(path, os.O_PATH | os.O_NOFOLLOW)
+        except OSError as error:
+            if error.errno in _GONE:
+                return False
+            raise
+        try:
+            return os.path.samestat(os.fstat(there), os.fstat(fd))
+        finally:
+            os.close(there)
+
     def walk(self, top: bytes, limit: int = _MAX_LISTING) -> Iterator[tuple[bytes, bool]]:
         """Everything below `top`: path, whether it is a directory. Parents first; what vanishes meanwhile is left.
 

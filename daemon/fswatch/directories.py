@@ -2,13 +2,15 @@
 
 A report names a directory by handle. Asking the kernel where that is now would answer for another moment: a directory
 may have been renamed or removed meanwhile. So the tree is followed from the reports themselves, which name the child
-of every CREATE and MOVED_TO; the kernel is asked once for a directory that was there before the first report. No I/O
-of its own: the question is passed in.
+of every CREATE and MOVED_TO; the kernel is asked once for a directory that was there before the first report, and
+what was found before that report answers for those that are gone. No I/O of its own: the question is passed in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+from daemon.fswatch.origins import Origins
 
 # Both bound what an agent can make the daemon hold and copy.
 MAX_DIRECTORIES = 200_000
@@ -18,8 +20,9 @@ MAX_PATH_BYTES = 65_536
 class Directories:
     """Handles to paths, relative to the workspace. `resolve` asks the kernel; it answers None for what is gone."""
 
-    def __init__(self, resolve: Callable[[bytes], bytes | None]) -> None:
+    def __init__(self, resolve: Callable[[bytes], bytes | None], origins: Origins | None = None) -> None:
         self._resolve = resolve
+        self._origins = origins or Origins()
         self._places: dict[bytes, tuple[bytes, bytes]] = {}  # handle: parent's handle, name
         self._fixed: dict[bytes, bytes] = {}  # handle: path the kernel told
         self._paths: dict[bytes, bytes] = {}  # answers given; dropped when a directory moves
@@ -41,6 +44,8 @@ class Directories:
         if top is None:
             top = self._resolve(at)
             if top is None:
+                top = self._origins.paths.get(at)
+            if top is None:
                 return None
             self._make_room()
             self._fixed[at] = top
@@ -51,6 +56,10 @@ class Directories:
             return None
         self._paths[handle] = path
         return path
+
+    def handle(self, path: bytes) -> bytes | None:
+        """The handle of a directory that was there from the start: the kernel names none when such a one is removed."""
+        return self._origins.handles.get(path)
 
     def entered(self, child: bytes | None, parent: bytes, name: bytes, *, moved: bool) -> None:
         """A directory came into being at, or moved to, `name` in `parent`."""

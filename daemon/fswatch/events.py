@@ -29,7 +29,13 @@ GONE = Told(None, None, None)
 
 
 def fields(
-    time_ns: int, operation: int, path: bytes, content: Content | None, source: str | None = None
+    time_ns: int,
+    operation: int,
+    path: bytes,
+    content: Content | None,
+    source: str | None = None,
+    *,
+    merged: bool = False,
 ) -> event.Filesystem:
     """The event's fields. `file_type` is told of what is no regular file, `path_bytes` (base64) of what is no UTF-8."""
     text = path.decode("utf-8", "replace")
@@ -46,6 +52,8 @@ def fields(
         told["file_type"] = content.type  # type: ignore[typeddict-item]
     if source is not None:
         told["source"] = source  # type: ignore[typeddict-item]
+    if merged:
+        told["merged"] = True
     return told
 
 

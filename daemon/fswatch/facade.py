@@ -28,6 +28,7 @@ from daemon.fswatch.fanotify import FanotifySource
 from daemon.fswatch.final import Final, Finish, read_told
 from daemon.fswatch.fullness import Fullness
 from daemon.fswatch.inotify import InotifySource
+from daemon.fswatch.origins import Origins, Templates, origins_of
 from daemon.fswatch.reader import Reader
 from daemon.fswatch.rescan import found_again
 from daemon.fswatch.shaper import Item
@@ -50,6 +51,7 @@ T = TypeVar("T")
 
 # Told from the reader's thread, moved to the event loop: an attempt's disk is high or full, each for the first time.
 OnDisk = Callable[[str, Fullness], None]
+FindOrigins = Callable[[Workspace], Origins]
 
 
 class FilesystemWatch:
@@ -66,6 +68,7 @@ class FilesystemWatch:
         self._state = state
         self._executor = ThreadPoolExecutor(THREADS, "fswatch")
         self._reader = Reader()
+        self._templates = Templates()
         self._watches: dict[str, AttemptWatch] = {}
         self._rescans: dict[str, tuple[asyncio.Task[None], threading.Event]] = {}
         self._left: dict[str, tuple[Teller, list[Item]]] = {}
@@ -85,12 +88,12 @@ class FilesystemWatch:
         Without `container_id` its ENOSPC is seen by looks at the disk only.
         """
         if attempt_id not in self._watches:
-            self._begin(attempt_id, slot, container_id)
+            self._begin(attempt_id, slot, container_id, lambda root: self._templates.of(slot.template_digest, root))
 
     def resume(self, attempt_id: str, slot: Slot, container_id: str = "") -> None:
         """Watch again after a restart of the daemon: say the gap; what changed meanwhile is told in the background."""
         self._telemetry.record_loss(attempt_id, KIND, None, RESTARTED)
-        watch = self._begin(attempt_id, slot, container_id)
+        watch = self._begin(attempt_id, slot, container_id, origins_of)
         if watch is not None:
             stopped = threading.Event()
             task = asyncio.create_task(self._find_again(watch, slot, stopped), name=f"{attempt_id}:rescan")
@@ -155,9 +158,9 @@ class FilesystemWatch:
         await asyncio.to_thread(self._reader.close)
         self._executor.shutdown()
 
-    def _begin(self, attempt_id: str, slot: Slot, container_id: str) -> AttemptWatch | None:
+    def _begin(self, attempt_id: str, slot: Slot, container_id: str, origins: FindOrigins) -> AttemptWatch | None:
         try:
-            source = self._source(attempt_id, slot)
+            source = self._source(attempt_id, slot, origins)
             workspace = Workspace(slot.merged)
         except OSError as error:
             log.error("fswatch_unavailable", attempt_id=attempt_id, error=str(error))
@@ -176,11 +179,11 @@ class FilesystemWatch:
         self._reader.add(watch)
         return watch
 
-    def _source(self, attempt_id: str, slot: Slot) -> Source:
-        """A few microseconds: no hop to a thread on the claim path."""
+    def _source(self, attempt_id: str, slot: Slot, origins: FindOrigins) -> Source:
+        """A few microseconds once the template is known: no hop to a thread on the claim path."""
         if self.mechanism != probe.INOTIFY:
             try:
-                return FanotifySource(slot.merged)
+                return FanotifySource(slot.merged, origins)
             except OSError as error:  # no group left (fs.fanotify.max_user_groups), or no such mark after all
                 log.warning("fanotify_refused", attempt_id=attempt_id, error=str(error))
         return InotifySource(slot.merged)

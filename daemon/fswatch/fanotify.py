@@ -4,7 +4,8 @@ A group an attempt, since reports say a file system's id and the overlays of one
 are copies of one image). The mark sits on the superblock: every bind of it is covered, new directories are covered
 from their first instant, and no access but the five kinds of change is reported, so our own reading is not. The queue
 is unlimited; the reader bounds what is held behind it. Reports name the object itself as well where the kernel can
-(5.17 on): renamed directories stay known, and the kernel merges reports of one object only.
+(5.17 on): renamed directories stay known, a rename is one report, and the kernel merges reports of one object only.
+What it merges is taken apart by `story`.
 """
 
 from __future__ import annotations
@@ -12,39 +13,26 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-from daemon.fswatch.changes import (
-    DELETE,
-    ENTERING,
-    IS_DIRECTORY,
-    LEAVING,
-    MOVED_TO,
-    NAMES,
-    WATCHED,
-    Batch,
-    Change,
-    Source,
-    in_order,
-)
+from daemon.fswatch.changes import CREATE, DELETE, IS_DIRECTORY, MODIFY, WATCHED, Batch, Source
 from daemon.fswatch.content import Workspace
 from daemon.fswatch.directories import Directories
+from daemon.fswatch.origins import Origins, origins_of
+from daemon.fswatch.records import Q_OVERFLOW, RENAME, records
+from daemon.fswatch.story import Story
 
 _CLOEXEC, _NONBLOCK, _UNLIMITED_QUEUE, _UNLIMITED_MARKS = 0x1, 0x2, 0x10, 0x20
 _REPORT_DFID_NAME = 0x400 | 0x800
 _REPORT_DFID_NAME_TARGET = _REPORT_DFID_NAME | 0x200 | 0x1000
 _MARK_ADD, _MARK_FILESYSTEM = 0x1, 0x100
-_Q_OVERFLOW = 0x4000
 _AT_FDCWD = -100
-_HEAD = struct.Struct("<IBBHQii")  # event_len, vers, reserved, metadata_len, mask, fd, pid
-_INFO = struct.Struct("<BBH8sIi")  # info_type, pad, len, fsid, handle_bytes, handle_type; then the handle, then a name
-_HANDLE_AT = 12  # a struct file_handle begins behind info_type, pad, len and fsid
-_FID, _DFID_NAME = 1, 2
 # About 500 reports: a slice of work that keeps one busy attempt from holding up the others.
 READ_BYTES = 1 << 16
+# Two names and three handles; a buffer with room for one more was not the whole of a queue.
+_MAX_RECORD_BYTES = 1 << 10
 _GONE = frozenset({errno.ESTALE, errno.ENOENT, errno.ENAMETOOLONG, errno.ENOTDIR})
 _DELETED = b" (deleted)"
 
@@ -57,20 +45,27 @@ class FanotifySource(Source):
 
     patient = True
 
-    def __init__(self, merged: Path, wall_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self,
+        merged: Path,
+        origins: Callable[[Workspace], Origins] = origins_of,
+        wall_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        """`origins` finds the directories that are there already."""
         self._wall_ns = wall_ns
         self._root = os.fsencode(os.path.realpath(merged))
         self._workspace = Workspace(merged)
         self._fd = -1
+        self._emptied = True
         try:
-            self._fd = _group()
-            mask = WATCHED | IS_DIRECTORY
+            self._fd, mask = _group()
             flags = _MARK_ADD | _MARK_FILESYSTEM
             _check(_libc.fanotify_mark(self._fd, flags, mask, _AT_FDCWD, self._root), "fanotify_mark")
+            self._directories = Directories(self._resolve, origins(self._workspace))
         except BaseException:
             self.close()
             raise
-        self._directories = Directories(self._resolve)
+        self._story = Story(self._directories, self._is_at, self._resolve)
 
     def fileno(self) -> int:
         """The group's descriptor."""
@@ -81,28 +76,21 @@ class FanotifySource(Source):
         try:
             data = os.read(self._fd, READ_BYTES)
         except BlockingIOError:
-            return None
+            if self._emptied:
+                return None
+            data = b""
         batch = Batch()
         now = self._wall_ns()
-        for mask, parent, name, child in reports(data):
-            if mask & _Q_OVERFLOW:
+        for record in records(data):
+            if record.mask & Q_OVERFLOW:
                 batch.overflow = True
                 self._directories.forget_all()
+                self._story.forget()
                 continue
-            directory = self._directories.path(parent)
-            if mask & IS_DIRECTORY:
-                self._follow(mask, parent, name, child)
-            if directory is None or not name:
-                batch.lost += 1
-                continue
-            path = directory + b"/" + name if directory else name
-            operation = mask & WATCHED
-            if operation in NAMES:
-                batch.changes.append(Change(now, operation, path, bool(mask & IS_DIRECTORY)))
-                continue
-            # Only a record that says both needs to know which came last.
-            exists = self._workspace.exists(path) if mask & ENTERING and mask & LEAVING else not mask & LEAVING
-            batch.changes += [Change(now, bit, path, bool(mask & IS_DIRECTORY)) for bit in in_order(operation, exists)]
+            self._story.tell(record, now, batch)
+        self._emptied = len(data) < READ_BYTES - _MAX_RECORD_BYTES
+        if self._emptied:
+            self._story.settle(now, batch)
         return batch
 
     def close(self) -> None:
@@ -112,24 +100,37 @@ class FanotifySource(Source):
             os.close(fd)
         self._workspace.close()
 
-    def _follow(self, mask: int, parent: bytes, name: bytes, child: bytes | None) -> None:
-        if mask & ENTERING:
-            self._directories.entered(child, parent, name, moved=bool(mask & MOVED_TO))
-        elif mask & DELETE:
-            self._directories.removed(child)
+    def _is_at(self, path: bytes, child: bytes | None) -> bool:
+        """Whether an object, or any if the kernel named none, is at a path now."""
+        if child is None:
+            return self._workspace.exists(path)
+        fd = self._open(child)
+        if fd is None:
+            return False
+        try:
+            return self._workspace.is_at(path, fd)
+        finally:
+            os.close(fd)
 
-    def _resolve(self, handle: bytes) -> bytes | None:
-        """Where a directory is now, relative to the overlay; None when it is gone."""
-        fd = _libc.open_by_handle_at(self._workspace.fd, handle, os.O_PATH)
+    def _open(self, handle: bytes) -> int | None:
+        """A descriptor without rights, for the caller to close; None when the object is gone."""
+        fd = int(_libc.open_by_handle_at(self._workspace.fd, handle, os.O_PATH))
         if fd < 0:
             code = ctypes.get_errno()
             if code in _GONE:
                 return None
             raise OSError(code, f"open_by_handle_at: {os.strerror(code)}")
+        return fd
+
+    def _resolve(self, handle: bytes) -> bytes | None:
+        """Where a directory is now, relative to the overlay; None when it is gone."""
+        fd = self._open(handle)
+        if fd is None:
+            return None
         try:
             place = os.readlink(b"/proc/self/fd/%d" % fd)  # noqa: PTH115 (bytes)
             below = place[len(self._root) :].lstrip(b"/")
-            if not place.startswith(self._root) or (place.endswith(_DELETED) and not self._is(below, fd)):
+            if not place.startswith(self._root) or (place.endswith(_DELETED) and not self._workspace.is_at(below, fd)):
                 return None
             return below
         except OSError as error:
@@ -139,44 +140,15 @@ class FanotifySource(Source):
         finally:
             os.close(fd)
 
-    def _is(self, path: bytes, fd: int) -> bool:
-        """Whether a directory that looks deleted has only such a name."""
-        try:
-            status = os.stat(os.path.join(self._root, path), follow_symlinks=False)  # noqa: PTH116, PTH118 (bytes)
-        except OSError:
-            return False
-        return os.path.samestat(status, os.fstat(fd))
 
-
-def reports(data: bytes) -> Iterator[tuple[int, bytes, bytes, bytes | None]]:
-    """Each report of a buffer: mask, handle of the directory, name in it, handle of the object itself if told.
-
-    A handle is a whole `struct file_handle`, as open_by_handle_at takes it.
-    """
-    at, end = 0, len(data)
-    while at < end:
-        length, _, _, head, mask, _, _ = _HEAD.unpack_from(data, at)
-        parent, name, child = b"", b"", None
-        info, stop = at + head, at + length
-        while info < stop:
-            kind, _, size, _, handle_bytes, _ = _INFO.unpack_from(data, info)
-            begin, behind = info + _HANDLE_AT, info + _INFO.size + handle_bytes
-            if kind == _DFID_NAME:
-                parent = data[begin:behind]
-                name = data[behind : info + size].split(b"\0", 1)[0]
-            elif kind == _FID and handle_bytes:
-                child = data[begin:behind]
-            info += size
-        yield mask, parent, name, child
-        at += length
-
-
-def _group() -> int:
+def _group() -> tuple[int, int]:
+    """A group, and what its mark may ask for."""
     flags = _CLOEXEC | _NONBLOCK | _UNLIMITED_QUEUE | _UNLIMITED_MARKS
     fd = _libc.fanotify_init(flags | _REPORT_DFID_NAME_TARGET, os.O_RDONLY | os.O_LARGEFILE)
     if fd < 0 and ctypes.get_errno() == errno.EINVAL:  # before 5.17
         fd = _libc.fanotify_init(flags | _REPORT_DFID_NAME, os.O_RDONLY | os.O_LARGEFILE)
-    return _check(fd, "fanotify_init")
+        return _check(fd, "fanotify_init"), WATCHED | IS_DIRECTORY
+    return _check(fd, "fanotify_init"), MODIFY | CREATE | DELETE | RENAME | IS_DIRECTORY
 
 
 def _check(result: int, what: str) -> int:

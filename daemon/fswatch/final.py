@@ -84,7 +84,9 @@ class Final:
         for item in left:
             change = item.change
             content = item.content if item.ready else final.get(change.path)
-            await self._teller.tell(change.operation, change.path, content, change.source, change.time_ns)
+            await self._teller.tell(
+                change.operation, change.path, content, change.source, change.time_ns, merged=change.merged
+            )
             told[change.path] = told_by(change.operation, content)
 
 

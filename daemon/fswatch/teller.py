@@ -24,11 +24,18 @@ class Teller:
         self._last_ns = 0
 
     async def tell(
-        self, operation: int, path: bytes, content: Content | None, source: str | None, time_ns: int | None = None
+        self,
+        operation: int,
+        path: bytes,
+        content: Content | None,
+        source: str | None,
+        time_ns: int | None = None,
+        *,
+        merged: bool = False,
     ) -> None:
         """Record an event, of now if no time is given; waits while the recorder is full. Raises TelemetryError."""
         self._last_ns = max(self._last_ns, time.time_ns() if time_ns is None else time_ns)
-        event = fields(self._last_ns, operation, path, content, source)
+        event = fields(self._last_ns, operation, path, content, source, merged=merged)
         await self._telemetry.record(self.attempt_id, KIND, event)
 
     def lose(self, count: int | None, reason: str) -> None:
