@@ -33,6 +33,7 @@ BENCHES = {
     "pressure": "a supervisor's ping under a busy agent, a neighbour's exec under a fork bomb",
     "shares": "a busy loop at one CPU and at half of one",
     "telemetry": "events a second from source to store, and their lag",
+    "cost": "a build and a run of processes with full telemetry beside none",
     "assignments": "the scheduler's assignments a second on SQLite and PostgreSQL",
     "memory": "the daemon's memory with 16 sandboxes and over many",
     "workspaces": "prepare, assign, freeze, extract",
