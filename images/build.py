@@ -50,7 +50,8 @@ def ensure_image(
     stack = find_stack(stack_name)
     directory = private(cache or default_cache())
     with _locked(directory):
-        image = _recorded(directory, content_key(stack))
+        key = content_key(stack)
+        image = _recorded(directory, key)
         if image is not None and present(image, client):
             return image
         layers = [_base_layer(stack, directory, client, report), _supervisor_layer(directory, report)]
@@ -59,7 +60,9 @@ def ensure_image(
         if not present(image, client):
             report(f"loading {image.tag} into the engine")
             _load(image, layers, config, client, directory)
-        _record(directory, content_key(stack), image)
+        if content_key(stack) != key:
+            raise ImageError("the image's sources changed while it was built; build it again")
+        _record(directory, key, image)
         return image
 
 
@@ -128,7 +131,7 @@ def _base_layer(stack: Stack, directory: Path, client: Any, report: Report) -> L
         report(f"building the base of {stack.name} from packages (about 3 min, once)")
         rootfs.make_rootfs(stack, root)
 
-    return _layer(directory, f"base-{base_key(stack)}", make)
+    return _layer(directory, lambda: f"base-{base_key(stack)}", make)
 
 
 def _supervisor_layer(directory: Path, report: Report) -> Layer:
@@ -136,11 +139,15 @@ def _supervisor_layer(directory: Path, report: Report) -> Layer:
         report("compiling the supervisor")
         supervisor.build_into(root)
 
-    return _layer(directory, f"supervisor-{supervisor.source_key()}", make)
+    return _layer(directory, lambda: f"supervisor-{supervisor.source_key()}", make)
 
 
-def _layer(directory: Path, key: str, make: Callable[[Path], None]) -> Layer:
-    """Return the cached layer of that key, or make it; both files appear by rename, the description last."""
+def _layer(directory: Path, key_now: Callable[[], str], make: Callable[[Path], None]) -> Layer:
+    """Return the cached layer of that key, or make it; both files appear by rename, the description last.
+
+    Nothing is kept of sources that changed meanwhile: it would be believed under the wrong key for ever.
+    """
+    key = key_now()
     described, path = directory / f"{key}.json", directory / f"{key}.tar"
     if described.exists() and path.exists():
         known = json.loads(described.read_text(encoding="utf-8"))
@@ -151,6 +158,8 @@ def _layer(directory: Path, key: str, make: Callable[[Path], None]) -> Layer:
         root.mkdir(mode=0o755)
         make(root)
         layer = archive.write_layer(root, Path(scratch) / "layer.tar")
+        if key_now() != key:
+            raise ImageError("the image's sources changed while it was built; build it again")
         layer.path.replace(path)
     _write(described, {"digest": layer.digest, "size": layer.size})
     return Layer(path, layer.digest, layer.size)

@@ -42,7 +42,20 @@ WORK = {
         printf 'import pytest\\n@pytest.mark.parametrize("n", range(8))\\ndef test_n(n): assert n < 8\\n' > test_n.py
         python3 -m pytest -q -n 2 -p no:cacheprovider test_n.py | grep '8 passed'""",
     "a virtual environment": """
-        python3 -m venv --without-pip v && v/bin/python -c 'import sys; assert sys.prefix != sys.base_prefix'""",
+        python3 -m venv v && v/bin/python -c 'import sys; assert sys.prefix != sys.base_prefix'""",
+    "pip, without a network": """
+        export HOME=$PWD PIP_DISABLE_PIP_VERSION_CHECK=1 TMPDIR=$PWD
+        cat > wheel.py <<'P'
+        import zipfile
+        info = "honest-1.0.dist-info/"
+        with zipfile.ZipFile("honest-1.0-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("honest.py", "ANSWER = 42\\n")
+            wheel.writestr(info + "METADATA", "Metadata-Version: 2.1\\nName: honest\\nVersion: 1.0\\n")
+            wheel.writestr(info + "WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+            wheel.writestr(info + "RECORD", "honest.py,,\\n")
+        P
+        python3 wheel.py && python3 -m venv v && v/bin/pip install --no-index -q ./honest-1.0-py3-none-any.whl
+        v/bin/python -c 'import honest; assert honest.ANSWER == 42' && v/bin/pip uninstall -yq honest && pip list""",
     "git": """
         export HOME=$PWD GIT_CONFIG_GLOBAL=$PWD/gitconfig
         git config --global user.email a@b.c && git config --global user.name a
