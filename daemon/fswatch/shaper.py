@@ -3,7 +3,8 @@
 Order is the order of the changes. A CREATE or MOVED_TO waits a quiet period for its content and holds back what came
 after it; a MODIFY ends the wait, since it will be told with the content itself. MODIFYs of one path are one event a
 quiet period, told when it ends with the size and hash found then; a path that is never quiet is told every
-MAX_WAIT_SECONDS. What leaves is told at once, without content.
+MAX_WAIT_SECONDS. What leaves is told at once, without content,
+behind what was written to it.
 
 What is held is bounded: past MAX_HELD events go out without content, which the final reconcile adds.
 """
@@ -16,11 +17,13 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from daemon.fswatch.changes import ENTERING, MODIFY, Change, Content
+from daemon.fswatch.changes import ENTERING, MODIFY, MOVED_FROM, Change, Content
 
 QUIET_SECONDS = 0.15
 MAX_WAIT_SECONDS = 5.0
 MAX_HELD = 50_000
+# Of more written paths a directory that moves settles all: an agent may rename 20,000 times a second.
+MAX_LOOKED_THROUGH = 1_000
 
 
 @dataclass(slots=True, eq=False)
@@ -71,6 +74,8 @@ class Shaper:
             self._enter(change, now)
         else:
             self._settle(path)
+            if change.is_directory and change.operation == MOVED_FROM:
+                self._settle_below(path)
             self._queue.append(Item(change, None, True))
 
     def due(self, now: float, limit: int = 64) -> list[bytes]:
@@ -164,6 +169,12 @@ class Shaper:
         dirty = self._dirty.pop(path, None)
         if dirty is not None:
             self._queue.append(Item(Change(dirty.time_ns, MODIFY, path, False), None, True))
+
+    def _settle_below(self, directory: bytes) -> None:
+        """What was written in a directory was written before it moved."""
+        everything = len(self._dirty) > MAX_LOOKED_THROUGH
+        for path in [path for path in self._dirty if everything or path.startswith(directory + b"/")]:
+            self._settle(path)
 
     def _due(self, dirty: _Dirty) -> float:
         return min(dirty.last + self._quiet, dirty.first + MAX_WAIT_SECONDS)

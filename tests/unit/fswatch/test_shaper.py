@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from daemon.fswatch import shaper
 from daemon.fswatch.changes import CREATE, DELETE, MODIFY, MOVED_FROM, MOVED_TO, RESCAN, Change, Content
 from daemon.fswatch.shaper import MAX_WAIT_SECONDS, QUIET_SECONDS, Shaper
 
@@ -90,6 +92,33 @@ def test_what_leaves_settles_what_was_pending():
     assert feed.told == [(CREATE, b"f", None), (MODIFY, b"f", None), (DELETE, b"f", None)]
     feed.wait()
     assert len(feed.told) == 3
+
+
+def test_a_directory_that_moves_settles_what_was_written_in_it():
+    feed = Feed()
+    for path in (b"d/e/f", b"da"):
+        feed.feed(CREATE, path)
+        feed.feed(MODIFY, path)
+    feed.feed(MOVED_FROM, b"d", directory=True)
+    assert [(operation, path) for operation, path, _ in feed.told] == [
+        (CREATE, b"d/e/f"),
+        (CREATE, b"da"),
+        (MODIFY, b"d/e/f"),
+        (MOVED_FROM, b"d"),
+    ]
+    feed.there[b"da"] = FILE
+    feed.wait()
+    assert feed.told[4:] == [(MODIFY, b"da", FILE)]
+
+
+def test_of_many_written_files_a_directory_that_moves_settles_all(monkeypatch: pytest.MonkeyPatch):
+    """Looking through them for each of a storm of renames would cost more than the agent pays."""
+    monkeypatch.setattr(shaper, "MAX_LOOKED_THROUGH", 3)
+    feed = Feed()
+    for path in (b"a", b"b", b"c", b"d/f"):
+        feed.feed(MODIFY, path)
+    feed.feed(MOVED_FROM, b"d", directory=True)
+    assert [path for _, path, _ in feed.told] == [b"a", b"b", b"c", b"d/f", b"d"]
 
 
 def test_a_look_that_began_before_a_new_file_came_is_not_its_content():
