@@ -8,7 +8,7 @@ what was found before that report answers for those that are gone. No I/O of its
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from daemon.fswatch.origins import Origins
 
@@ -61,6 +61,15 @@ class Directories:
         """The handle of a directory that was there from the start: the kernel names none when such a one is removed."""
         return self._origins.handles.get(path)
 
+    def above(self, handle: bytes) -> Iterator[bytes]:
+        """A directory and those that it is known to be in, upwards."""
+        yield handle
+        length = 0
+        while (place := self._places.get(handle)) is not None and length <= MAX_PATH_BYTES:
+            handle = place[0]
+            length += len(place[1]) + 1
+            yield handle
+
     def entered(self, child: bytes | None, parent: bytes, name: bytes, *, moved: bool) -> None:
         """A directory came into being at, or moved to, `name` in `parent`."""
         if moved:
@@ -68,6 +77,9 @@ class Directories:
         if child is None or child == parent:
             if moved:  # nobody says which one: ask the kernel about all of them again
                 self.forget_all()
+            return
+        if moved and child in self.above(parent):  # merged reports have misled us: the kernel knows better
+            self.forget_all()
             return
         self._make_room()
         self._fixed.pop(child, None)

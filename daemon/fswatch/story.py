@@ -10,7 +10,6 @@ least once. What is held back is told when the queue is empty, or at MAX_HELD.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from daemon.fswatch.changes import (
     DELETE,
@@ -27,17 +26,10 @@ from daemon.fswatch.changes import (
 )
 from daemon.fswatch.directories import Directories
 from daemon.fswatch.records import RENAME, Place, Record
+from daemon.fswatch.removals import Gone, Removals
 from daemon.fswatch.rounds import Movers, Rounds
 
 MAX_HELD = 50_000
-
-
-class _Gone(NamedTuple):
-    """An object whose removal is still to be told."""
-
-    child: bytes | None
-    directory: bool
-    merged: bool
 
 
 class Story:
@@ -52,10 +44,9 @@ class Story:
         self._directories = directories
         self._is_at = is_at
         self._where = where
-        self._gone: dict[bytes, dict[bytes, list[_Gone]]] = {}  # by the directory it was in, and its name
+        self._gone = Removals()
         self._came: dict[tuple[Place, bytes | None], None] = {}
         self._movers = Movers()
-        self._held = 0
         self._now = 0
         self._batch = Batch()
 
@@ -69,15 +60,14 @@ class Story:
             self._rename(record, directory)
         else:
             self._change(record, directory)
-        if self._held + len(self._came) + len(self._movers) >= MAX_HELD:
+        if len(self._gone) + len(self._came) + len(self._movers) >= MAX_HELD:
             self.settle(now, batch)
 
     def settle(self, now: int, batch: Batch) -> None:
         """The queue was empty: tell what is held back."""
         self._now, self._batch = now, batch
-        for parent in reversed(list(self._gone)):
-            for name in reversed(list(self._gone.get(parent, ()))):
-                self._tell_gone((parent, name))
+        for held in reversed(self._gone.places()):
+            self._tell_gone(held)
         self._came.clear()
         for child, rounds in self._movers.all():
             place = self._found(child, rounds) if rounds.returned else None
@@ -100,13 +90,14 @@ class Story:
         self._gone.clear()
         self._came.clear()
         self._movers.clear()
-        self._held = 0
 
     def _rename(self, record: Record, directory: bool) -> None:
         origin, target, child = record.place, record.target, record.child
         again = False
         if child is not None:
             self._bring(child, origin)
+            if directory:
+                self._untangle(child, target[0])
             again = self._movers.move(child, origin, target, directory)
         self._emit(MOVED_FROM, origin, child, directory, again)
         self._emit(MOVED_TO, target, child, directory, again)
@@ -131,8 +122,7 @@ class Story:
         for operation in first:
             self._emit(operation, place, child, directory, merged and operation != first[0])
         if last == DELETE:  # its record stands where the first of its changes was
-            self._gone.setdefault(place[0], {}).setdefault(place[1], []).append(_Gone(child, directory, merged))
-            self._held += 1
+            self._gone.hold(place, Gone(child, directory, merged))
         else:
             self._emit(last, place, child, directory, merged)
 
@@ -152,8 +142,8 @@ class Story:
         """A directory that was there before goes: what is still told to be in it went first."""
         path = self._path(place) if child is None else None
         handle = child if path is None else self._directories.handle(path)
-        for name in reversed(list(self._gone.get(handle, ())) if handle is not None else []):
-            self._tell_gone((handle or b"", name))
+        for below in reversed(self._gone.below(handle)) if handle is not None else ():
+            self._tell_gone(below)
         self._empty(handle)
 
     def _empty(self, directory: bytes | None) -> None:
@@ -162,13 +152,23 @@ class Story:
 
     def _make_way(self, place: Place, child: bytes | None) -> None:
         """Another object has something to say of this name: what had it before is gone."""
-        for held in list(self._gone.get(place[0], {}).get(place[1], ())):
+        for held in self._gone.at(place):
             rounds = self._movers.get(held.child)
             if (child is None or held.child != child) and (rounds is None or rounds.at == place):
                 self._tell_gone(place, held)
         mover = self._movers.at(place)
         if mover is not None and mover != child:
             self._away(mover)
+
+    def _untangle(self, child: bytes, parent: bytes) -> None:
+        """A directory moves into another: that one is not told to be below it any more."""
+        above = list(self._directories.above(parent))
+        for mover in above[: above.index(child)] if child in above else ():
+            rounds = self._movers.get(mover)
+            for way in rounds.ways(rounds.at) if rounds is not None else ():
+                if rounds is not None and self._movers.at(way) is None and child not in self._directories.above(way[0]):
+                    self._move_again(mover, rounds, way)
+                    return
 
     def _away(self, mover: bytes) -> None:
         """It cannot be any more where it was told to be."""
@@ -177,30 +177,26 @@ class Story:
         if rounds is not None and out is not None:
             self._move_again(mover, rounds, out)
 
-    def _tell_gone(self, place: Place, only: _Gone | None = None) -> None:
+    def _tell_gone(self, place: Place, only: Gone | None = None) -> None:
         """Tell removals that were held back, behind those below. A stack: trees may be deeper than Python's."""
-        todo: list[tuple[Place, _Gone | None, bool]] = [(place, only, False)]
+        todo: list[tuple[Place, Gone | None, bool]] = [(place, only, False)]
         while todo:
             place, gone, ready = todo.pop()
-            names = self._gone.get(place[0], {})
             if gone is None:
-                todo += [(place, held, False) for held in names.get(place[1], ())]
+                todo += [(place, held, False) for held in self._gone.at(place)]
             elif ready:
-                if gone.child is not None:
-                    self._bring(gone.child, place)
-                if gone.directory:
-                    self._empty(gone.child)
-                self._emit(DELETE, place, gone.child, gone.directory, gone.merged)
-            elif gone in (here := names.get(place[1], [])):
-                here.remove(gone)
-                self._held -= 1
-                if not here:
-                    del names[place[1]]
-                if not names:
-                    del self._gone[place[0]]
+                self._tell_removal(place, gone)
+            elif self._gone.take(place, gone):
                 todo.append((place, gone, True))
                 if gone.directory and gone.child is not None:
-                    todo += [((gone.child, name), None, False) for name in self._gone.get(gone.child, ())]
+                    todo += [(below, None, False) for below in self._gone.below(gone.child)]
+
+    def _tell_removal(self, place: Place, gone: Gone) -> None:
+        if gone.child is not None:
+            self._bring(gone.child, place)
+        if gone.directory:
+            self._empty(gone.child)
+        self._emit(DELETE, place, gone.child, gone.directory, gone.merged)
 
     def _bring(self, child: bytes, place: Place) -> None:
         """Something happened to an object at a place: have it there."""

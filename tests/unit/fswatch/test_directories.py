@@ -6,6 +6,7 @@ import pytest
 
 from daemon.fswatch import directories
 from daemon.fswatch.directories import Directories
+from daemon.fswatch.origins import Origins
 
 ROOT, A, B, C = b"root", b"a", b"b", b"c"
 
@@ -58,6 +59,23 @@ def test_a_move_of_one_that_nobody_names_asks_again_about_all():
     assert tree.path(A) == b"old"
     tree.entered(None, ROOT, b"new", moved=True)
     assert tree.path(A) == b"new"
+
+
+def test_a_directory_is_never_below_itself():
+    kernel = Kernel(root=b"", a=b"x", b=b"y")
+    tree = Directories(kernel.resolve)
+    tree.entered(A, ROOT, b"x", moved=False)
+    tree.entered(B, A, b"y", moved=False)
+    tree.entered(A, B, b"x", moved=True)  # B must have left A before: a report was merged
+    assert (tree.path(A), tree.path(B)) == (b"x", b"y")
+
+
+def test_what_was_found_at_the_start_answers_for_what_is_gone():
+    tree = Directories(Kernel(root=b"").resolve, Origins({A: b"src", B: b"src/deep"}, {b"src": A}))
+    assert (tree.path(A), tree.path(B), tree.path(C)) == (b"src", b"src/deep", None)
+    assert (tree.handle(b"src"), tree.handle(b"docs")) == (A, None)
+    tree.forget_all()
+    assert tree.path(B) == b"src/deep"
 
 
 def test_a_tree_too_deep_has_no_path():
