@@ -13,8 +13,9 @@ import structlog
 
 from daemon.attempts.context import NodeContext
 from daemon.attempts.live import LiveAttempt
-from daemon.attempts.model import Cause, Evidence, State, WorkspaceSummary
+from daemon.attempts.model import AttemptFacts, Cause, Evidence, State, WorkspaceSummary
 from daemon.runtime.errors import NoSuchSandbox, RuntimeFault
+from daemon.runtime.port import Runtime
 from daemon.runtime.types import Observation
 from daemon.supervisor.errors import SupervisorError
 from daemon.telemetry.types import TelemetryError
@@ -134,10 +135,7 @@ class Ender:
         _note(evidence, seen, attempt.facts.entry_id)
         if seen.finished_at_ns:
             attempt.facts.end_time_ns = seen.finished_at_ns
-        panic = await self._node.runtime.panic_log(attempt.facts.container_id)
-        if panic:
-            evidence.runtime_panic = True
-            evidence.runtime_panic_excerpt = panic[:PANIC_EXCERPT_BYTES].decode(errors="replace")
+        await keep_panic(self._node.runtime, attempt.facts)
 
     async def _extract(self, attempt: LiveAttempt) -> None:
         facts, evidence = attempt.facts, attempt.facts.evidence
@@ -242,6 +240,19 @@ class Releaser:
 async def _joined(attempt: LiveAttempt) -> None:
     if attempt.ending is not None:
         await asyncio.shield(attempt.ending)
+
+
+async def keep_panic(runtime: Runtime, facts: AttemptFacts) -> None:
+    """Keep the beginning of what the sandbox's kernel wrote when it panicked: its file goes with the container.
+
+    In the evidence, and in this process's log, where an operator finds it; no record and no agent gets it.
+    """
+    panic = await runtime.panic_log(facts.container_id)
+    if not panic:
+        return
+    excerpt = panic[:PANIC_EXCERPT_BYTES].decode(errors="replace")
+    facts.evidence.runtime_panic, facts.evidence.runtime_panic_excerpt = True, excerpt
+    log.error("sandbox_panicked", attempt_id=facts.attempt_id, container_id=facts.container_id, excerpt=excerpt)
 
 
 def _note(evidence: Evidence, seen: Observation, entry_id: str) -> None:

@@ -24,7 +24,7 @@ async def test_a_sentry_that_panics_is_a_crash_of_unknown_fault_and_what_is_ther
     async with attempt(environment, make_challenge(tmp_path / "c")) as (to, attempt_id, agent):
         await sandbox.write_file(agent, "challenge/src/answer.py", FIX)
         container = await container_of(environment, to, attempt_id)
-        # Go's runtime answers SIGABRT as it does a panic of its own: every stack into the panic log, exit code 2.
+        # Go's runtime answers SIGABRT as it does a panic of its own, exit code 2, but with nothing in the panic log.
         os.kill(host_process(container, "sandbox"), signal.SIGABRT)
         record = await ended(to, attempt_id)
     assert told(record) == ("CRASHED", "UNKNOWN", "crashed", [])
