@@ -4,9 +4,9 @@ Evidence comes from outside the sandbox only. The order of causes, first match w
 
  1. no evidence at all, or the container at the end is not the one claimed: VOIDED.
  2. an operator's cancellation was first: CANCELLED. Nobody is scored, so nothing else matters.
- 3. the sandbox died of memory: OOM_KILLED. It outranks a platform fault, which may only be its echo (the kernel may
-    kill the gofer first), and it outranks time limit and submission. A container that exited 0 survived its OOM,
-    and so did one that the platform had given up and then killed itself.
+ 3. memory ran out: OOM_KILLED. It outranks a platform fault, which may only be its echo (the kernel may kill the
+    gofer first), and it outranks time limit and submission, even one that came before we had ended the rest. Only a
+    sandbox that lived on until the platform gave it up survived its OOM.
  4. the platform says that it failed, or no cause was noted: VOIDED.
  5. the sandbox died without an order of ours: a panic log or a crash's exit is CRASHED; SIGKILL without OOM evidence
     and without a signal of ours came from the platform: VOIDED.
@@ -81,10 +81,14 @@ class Evidence:
 
     @property
     def oom_killed(self) -> bool:
-        """Whether memory ended the sandbox: the counter or the event, and a death that was seen or is the cause."""
+        """Whether memory ended the sandbox, or would have if the agent's last act had not come in between.
+
+        The kernel takes the sentry or the process that held the most, by chance, and the daemon then ends what is
+        left: an order that was quicker than that changes nothing. Where the platform gave up, a death must be seen.
+        """
         seen = self.oom_event or (self.oom_kill_count or 0) > 0
         died = self.container_exit_code != 0 if self.container_exit_code is not None else self._died
-        return seen and died
+        return seen and (died or self.cause in (Cause.SUBMIT, Cause.TIME_LIMIT))
 
     @property
     def _died(self) -> bool:
