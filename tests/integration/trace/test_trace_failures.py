@@ -99,7 +99,7 @@ async def test_a_killed_sink_is_replaced_under_a_running_attempt_and_the_loss_sa
 async def test_what_a_stopped_sink_did_not_take_is_counted_said_and_flagged(environment, tmp_path):
     """A sentry whose buffer is full tries for seconds and then drops; it counts, and the count reaches the record."""
     words = ["x" * 100_000] * 10
-    program = f"import subprocess\nfor _ in range(4): subprocess.run(['true', *{words!r}], check=True)"
+    program = f"import subprocess\nfor _ in range(2): subprocess.run(['true', *{words!r}], check=True)"
     async with running(environment, make_challenge(tmp_path / "c")) as (to, attempt_id, agent):
         assert await run(agent, "echo", "before") == 0
         spool = environment.state / "node" / "spool" / attempt_id
@@ -120,7 +120,8 @@ async def test_what_a_stopped_sink_did_not_take_is_counted_said_and_flagged(envi
     assert lost["trace_dropped"] == sum(gap["last"] - gap["first"] + 1 for gap in gaps) > 0
     assert (lost["telemetry_gaps"], lost["trace_incomplete"]) == (len(gaps), True)
     assert (record["outcome"], record["fault"], record["flags"]) == ("SUBMITTED", "NONE", ["TELEMETRY_INCOMPLETE"])
-    heard = [e["command_line"] for e in lines if e.get("event") == "process_spawn"]
+    # One whose end was dropped too is told as a fork when the sandbox ends.
+    heard = [e["command_line"] for e in lines if e.get("event") == "process_spawn" and "forked" not in e]
     assert (heard[0], heard[-1]) == ("echo before", "echo after")
     shown = gauntlet(environment, "attempt", "get", attempt_id).stdout.decode()
     assert f"{lost['trace_dropped']} dropped by the sandbox's kernel" in shown
