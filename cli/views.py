@@ -71,7 +71,7 @@ def _missing(sandbox: dict[str, Any]) -> str:
     gaps, dropped = sandbox.get("telemetry_gaps") or 0, sandbox.get("trace_dropped") or 0
     words = [f"{gaps} gaps"] if gaps else []
     words += [f"{dropped} dropped by the sandbox's kernel"] if dropped else []
-    words += ["the trace was interrupted"] if sandbox.get("trace_incomplete") and not dropped else []
+    words += ["some of what ran could not be told"] if sandbox.get("trace_incomplete") and not dropped else []
     return f" (incomplete: {', '.join(words)})" if words else ""
 
 
@@ -101,6 +101,8 @@ def record_table(value: dict[str, Any]) -> Table:
         rows.append(("disk", "was more than 80 % full"))
     if files := sandbox.get("suspect_files"):
         rows.append(("withheld from judges", f"{files} files that may be half written"))
+    if panic := sandbox.get("runtime_panic"):
+        rows.append(("panic", f"{panic.splitlines()[0]} (all of it: --json)"))
     if workspace.get("diff_digest"):
         counts = ", ".join(f"{workspace.get(kind)} {kind}" for kind in ("added", "modified", "deleted"))
         rows += [("changed", counts), ("diff digest", workspace["diff_digest"])]

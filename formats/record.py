@@ -91,6 +91,7 @@ class SandboxRecord(_Part):
     workspace was more than 80 % full. `suspect_files`: changed files that may be half written after a crash, withheld
     from the judges. `telemetry_gaps`: gap records among the events, resource samples aside; `trace_dropped`: events
     that the sandbox's kernel could not deliver; `trace_incomplete`: process or escape events are missing.
+    `runtime_panic`: the first 4 KiB of what the sandbox's kernel wrote when it panicked, the sandbox's own words.
     """
 
     sandbox_id: str | None = None
@@ -115,6 +116,7 @@ class SandboxRecord(_Part):
     trace_incomplete: bool | None = None
     disk_high: bool | None = None
     suspect_files: int | None = None
+    runtime_panic: str | None = None
 
 
 class WorkspaceRecord(_Part):

@@ -114,6 +114,7 @@ def _seen(report: daemon_pb.SandboxAttempt) -> dict[str, Any]:
         "trace_incomplete": seen.trace_incomplete,
         "disk_high": seen.disk_high,
         "suspect_files": seen.suspect_files,
+        "runtime_panic": seen.runtime_panic_excerpt or None,
     }
 
 

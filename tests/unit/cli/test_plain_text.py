@@ -82,9 +82,12 @@ def test_a_record_says_what_its_events_lack_and_what_was_doubtful():
     assert "90" in whole
     assert not any(word in whole for word in ("incomplete", "withheld", "80 %"))
     value["sandbox"] |= {"telemetry_gaps": 2, "trace_dropped": 7, "disk_high": True, "suspect_files": 3}
+    value["sandbox"]["runtime_panic"] = "panic: nil\n\ngoroutine 1\x1b[31m"
     text = shown(views.record_table(value))
     assert "90 (incomplete: 2 gaps, 7 dropped by the sandbox's kernel)" in text
     assert "was more than 80 % full" in text
     assert "3 files that may be half written" in text
+    assert "panic: nil" in text
+    assert "goroutine" not in text
     value["sandbox"] |= {"telemetry_gaps": 0, "trace_dropped": 0, "trace_incomplete": True}
-    assert "90 (incomplete: the trace was interrupted)" in shown(views.record_table(value))
+    assert "90 (incomplete: some of what ran could not be told)" in shown(views.record_table(value))

@@ -78,10 +78,12 @@ def test_what_was_lost_and_what_is_doubtful_is_in_the_record() -> None:
         "disk_high": True,
         "suspect_files": 3,
     }
-    sandbox = document(report=report(**seen))["sandbox"]
+    sandbox = document(report=report(**seen, runtime_panic_excerpt="panic: nil"))["sandbox"]
     assert {name: sandbox[name] for name in seen} == seen
+    assert sandbox["runtime_panic"] == "panic: nil"
     clean = document()["sandbox"]
     assert [clean[name] for name in seen] == [0, 0, False, False, 0]
+    assert clean["runtime_panic"] is None
 
 
 @pytest.mark.parametrize(
