@@ -41,7 +41,9 @@ from network.evaluate.errors import EvaluateError
 from network.evaluate.invariants import find
 from network.evaluate.matrix import evaluate as evaluate_objects
 from network.explain import ApprovalError, difference_text, unequal
-from network.probe import Check, ProbeError, Targets, expected_checks, judge, plan_json, read_results
+from network.probe import Targets, expected_checks
+from network.probeplan import PlanError, ProbePlan
+from network.proberesults import ProbeError, judge, read_results
 from network.probetargets import TargetsError, read_targets
 from network.render import backend as backends
 from network.render.names import DEFAULT_NAMESPACE, DEFAULT_SANDBOX_ID
@@ -132,20 +134,24 @@ def probe(
         raise typer.Exit(1)
     name = _service(found, service)
     checks = expected_checks(found.matrix, name, _targets(found, targets, offline=target == "docker"))
+    try:
+        plan = ProbePlan(tuple(checks), name, target, sandbox_id, namespace, found.digest)
+    except PlanError as error:
+        usage(f"{targets or file}: {error}")
     if results is not None:
-        _judge(name, checks, str(results), as_json)
+        _judge(plan, str(results), as_json)
     job = None
     if image:
         if target == "docker":
             usage("--image: the docker backend has no Job; run the plan that --json prints in the sandbox")
         try:
             rendered = backends.render(found, target, sandbox_id=sandbox_id, namespace=namespace)
-            job = probe_job(rendered, name, checks, image=image, namespace=namespace)
+            job = probe_job(rendered, plan, image=image)
         except backends.RenderError as error:
             usage(str(error))
     if as_json:
         listed = [{"id": item.id, "kind": item.kind, "expect": item.expect, "reason": item.reason} for item in checks]
-        print_json({"service": name, "expected": listed, "plan": json.loads(plan_json(checks)), "job": job})
+        print_json({"service": name, "expected": listed, "plan": plan.to_json(), "job": job})
     elif job is not None:
         print(as_yaml([job]), end="")
     else:
@@ -174,18 +180,19 @@ def _targets(found: Checked, path: Path | None, *, offline: bool) -> Targets:
     return targets
 
 
-def _judge(name: str, checks: list[Check], file: str, as_json: bool) -> None:
+def _judge(plan: ProbePlan, file: str, as_json: bool) -> None:
     """Print the verdict and end the program with it."""
     try:
-        verdict = judge(checks, read_results(read_document(file)))
+        verdict = judge(plan, read_results(read_document(file)))
     except ProbeError as error:
         print(f"{file}: {error}", file=sys.stderr)
         raise typer.Exit(1) from error
     if as_json:
-        print_json({"service": name, **verdict.to_json()})
+        print_json({"service": plan.service, **verdict.to_json()})
     else:
         for item in verdict.mismatches:
             print(f"{item.id}: expected {item.expected}, observed {item.observed} ({item.reason})")
-        counted = f"{len(verdict.mismatches)} of {len(checks)} checks differ: the sandbox must not start"
-        print(f"{name}: {f'all {len(checks)} checks as promised' if verdict.ok else counted}")
+        kept = f"all {len(plan.checks)} checks as promised"
+        broken = f"mismatches: {len(verdict.mismatches)}; the sandbox must not start"
+        print(f"{plan.service}: {kept if verdict.ok else broken}")
     raise typer.Exit(0 if verdict.ok else 1)

@@ -16,7 +16,9 @@ from typing import Any
 from images.commands import run
 from images.stacks import HERE, ImageError
 from network.check import Source, check
-from network.probe import Check, ProbeError, ProbeVerdict, Targets, expected_checks, judge, plan_json, read_results
+from network.probe import Check, Targets, expected_checks
+from network.probeplan import VARIABLE, ProbePlan
+from network.proberesults import ProbeError, ProbeVerdict, judge, read_results
 
 SOURCE = HERE.parent / "tools" / "netprobe"
 SERVICE = "sandbox"
@@ -89,10 +91,8 @@ def probe(container: Any, path: str, *, user: str) -> ProbeVerdict:
         ProbeError: it did not run, or printed something else.
         docker.errors.DockerException: the engine's.
     """
-    checks = promised(_own_addresses())
-    code, (output, errors) = container.exec_run(
-        [path], user=user, environment={"GAUNTLET_PROBE_PLAN": plan_json(checks)}, demux=True
-    )
+    plan = ProbePlan(tuple(promised(_own_addresses())), SERVICE, "docker", str(container.id))
+    code, (output, errors) = container.exec_run([path], user=user, environment={VARIABLE: plan.text}, demux=True)
     if code != 0:
         raise ProbeError(f"the probe ended with {code}: {(errors or b'').decode(errors='replace')[-400:]}")
-    return judge(checks, read_results(output or b""))
+    return judge(plan, read_results(output or b""))

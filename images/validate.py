@@ -22,7 +22,7 @@ from images.build import default_cache, private
 from images.expectations import EXPECTATIONS, HIDDEN, LIMITS, NETWORK, Expectations, Expected
 from images.stacks import AGENT_UID, HERE, REPOSITORY, ImageError
 from images.trial import WORK, Place
-from network.probe import ProbeError
+from network.proberesults import ProbeError
 
 START_LIMIT_SECONDS = 5.0
 START_TRIES = 3

@@ -1,29 +1,20 @@
-"""The pre-flight probe: what to try from inside a sandbox, and whether the results match its verdict.
+"""The pre-flight probe: what to try from inside a sandbox, and what its verdict promises of each try.
 
-Pure: builds the plan that `tools/netprobe` runs and judges what it printed. The probe runs beside the
-sandbox with the same labels and runtime before the first command; a mismatch blocks the start. What is
-missing, doubled, unknown or failed counts as a mismatch too: no proof, no start.
-
-Results have an `outcome`: `open` and `refused` mean that packets arrived, `blocked` and `unsupported`
-that they did not, `error` that the check itself failed.
+Pure. The probe runs beside the sandbox with the same labels and runtime before the first command. The plan
+that carries the checks there is `network.probeplan`, and what came of them `network.proberesults` judges.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from network.model import Matrix, ServiceVerdict
 
 Kind = Literal["tcp", "tls", "udp", "dns", "resolve", "icmp", "gateway", "interfaces"]
 Expectation = Literal["reachable", "closed"]
-VERSION = "netprobe/1"
-DEFAULT_TIMEOUT_MS = 2000
-ARRIVED = frozenset({"open", "refused"})
-STOPPED = frozenset({"blocked", "unsupported"})
 METADATA: Mapping[str, str] = {
     "metadata-v4": "169.254.169.254",
     "metadata-eks-v4": "169.254.170.23",
@@ -31,10 +22,6 @@ METADATA: Mapping[str, str] = {
     "metadata-v6": "fd00:ec2::254",
     "metadata-gce-v6": "fd20:ce::254",
 }
-
-
-class ProbeError(ValueError):
-    """The probe's output cannot be read; the start is blocked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,81 +148,3 @@ def _sibling(service: str, name: str, verdict: ServiceVerdict, peer: Peer) -> li
         expect: Expectation = "reachable" if allowed else "closed"
         checks.append(Check(f"sibling-{name}-{port}", "tcp", expect, reason, peer.address, port))
     return checks
-
-
-def plan_json(checks: Sequence[Check], timeout_ms: int = DEFAULT_TIMEOUT_MS) -> str:
-    """The plan that the probe reads from GAUNTLET_PROBE_PLAN; it holds no expectation."""
-    listed = [
-        {
-            "id": check.id,
-            "kind": check.kind,
-            "address": check.address,
-            "port": check.port,
-            "name": check.name,
-            "server_name": check.server_name,
-        }
-        for check in checks
-    ]
-    return json.dumps({"timeout_ms": timeout_ms, "checks": listed}, separators=(",", ":"))
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """One check whose outcome is not the promised one."""
-
-    id: str
-    expected: str
-    observed: str
-    reason: str
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields under their names."""
-        return {"id": self.id, "expected": self.expected, "observed": self.observed, "reason": self.reason}
-
-
-@dataclass(frozen=True, slots=True)
-class ProbeVerdict:
-    """Whether the sandbox may start, and every reason against it."""
-
-    mismatches: tuple[Mismatch, ...]
-
-    @property
-    def ok(self) -> bool:
-        """True when every check came out as promised."""
-        return not self.mismatches
-
-    def to_json(self) -> dict[str, Any]:
-        """`{"ok", "mismatches": [{"id", "expected", "observed", "reason"}]}`."""
-        return {"ok": self.ok, "mismatches": [item.to_json() for item in self.mismatches]}
-
-
-def read_results(text: str | bytes) -> list[tuple[str, str, str]]:
-    """(id, outcome, detail) of everything that the probe printed; ProbeError when it is not its output."""
-    try:
-        document = json.loads(text)
-        if document["probe"] != VERSION:
-            raise ProbeError(f"the probe is {document['probe']!r}, expected {VERSION!r}: rebuild its image")
-        return [(str(item["id"]), str(item["outcome"]), str(item.get("detail", ""))) for item in document["results"]]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        if isinstance(error, ProbeError):
-            raise
-        raise ProbeError(f"not the output of the probe: {error!r}") from error
-
-
-def judge(checks: Iterable[Check], results: Iterable[tuple[str, str, str]]) -> ProbeVerdict:
-    """Compare results with what was promised."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    for name, outcome, detail in results:
-        found.setdefault(name, []).append((outcome, detail))
-    mismatches: list[Mismatch] = []
-    for check in checks:
-        answers = found.pop(check.id, [])
-        if len(answers) != 1:
-            observed = "no result" if not answers else f"{len(answers)} results"
-            mismatches.append(Mismatch(check.id, check.expect, observed, check.reason))
-            continue
-        [(outcome, detail)] = answers
-        if outcome not in (ARRIVED if check.expect == "reachable" else STOPPED):
-            mismatches.append(Mismatch(check.id, check.expect, f"{outcome}: {detail}", check.reason))
-    mismatches += [Mismatch(name, "no such check", "a result", "not in the plan") for name in sorted(found)]
-    return ProbeVerdict(tuple(mismatches))

@@ -6,31 +6,23 @@ It runs once, as nobody, without a token and without anything writable.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from network.model import Rendered
-from network.probe import DEFAULT_TIMEOUT_MS, Check, plan_json
+from network.probeplan import VARIABLE, ProbePlan
 from network.render.names import SANDBOX, RenderError, metadata, slug
 
 DEADLINE_SECONDS = 60
 UID = 65532
 
 
-def probe_job(
-    rendered: Rendered,
-    service: str,
-    checks: Sequence[Check],
-    *,
-    image: str,
-    namespace: str,
-    timeout_ms: int = DEFAULT_TIMEOUT_MS,
-) -> dict[str, Any]:
-    """The Job that runs `checks` in the place of `service`; its pod's log is the probe's output.
+def probe_job(rendered: Rendered, plan: ProbePlan, *, image: str) -> dict[str, Any]:
+    """The Job that runs `plan` in the place of its service; its pod's log is the probe's output.
 
     `image` holds the static program as /netprobe and is named by digest. Apply it after the policies
     and before the service's own pod. RenderError for an unknown service or an image by tag.
     """
+    service = plan.service
     pod = rendered.pods.get(service)
     if pod is None:
         raise RenderError(f"there is no service {service!r}; known: {', '.join(rendered.pods)}")
@@ -52,7 +44,7 @@ def probe_job(
                 "name": "netprobe",
                 "image": image,
                 "command": ["/netprobe"],
-                "env": [{"name": "GAUNTLET_PROBE_PLAN", "value": plan_json(checks, timeout_ms)}],
+                "env": [{"name": VARIABLE, "value": plan.text}],
                 "resources": {
                     "requests": {"cpu": "10m", "memory": "32Mi"},
                     "limits": {"cpu": "1", "memory": "128Mi"},
@@ -67,7 +59,7 @@ def probe_job(
     }
     if pod.runtime_class is not None:
         spec["runtimeClassName"] = pod.runtime_class
-    meta = metadata(pod.labels[SANDBOX], namespace, "probe", service)
+    meta = metadata(pod.labels[SANDBOX], plan.namespace, "probe", service)
     # A Job's name becomes a label and its pod's host name: without dots, at most 63 characters.
     meta["name"] = slug(meta["name"])
     return {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	version        = "netprobe/1"
+	version        = "netprobe/2"
 	defaultTimeout = 2 * time.Second
 	maxTimeout     = 30 * time.Second
 	maxChecks      = 512
@@ -33,8 +33,9 @@ type Check struct {
 	ServerName string `json:"server_name"`
 }
 
-// Plan is what to try; TimeoutMS bounds each check.
+// Plan is what to try; TimeoutMS bounds each check. Digest names the plan, and goes back with the results.
 type Plan struct {
+	Digest    string  `json:"digest"`
 	TimeoutMS int     `json:"timeout_ms"`
 	Checks    []Check `json:"checks"`
 }
@@ -54,7 +55,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "netprobe: %v\n", err)
 		os.Exit(2)
 	}
-	document := map[string]any{"probe": version, "results": run(plan)}
+	document := map[string]any{"probe": version, "digest": plan.Digest, "results": run(plan)}
 	if err := json.NewEncoder(os.Stdout).Encode(document); err != nil {
 		fmt.Fprintf(os.Stderr, "netprobe: %v\n", err)
 		os.Exit(1)

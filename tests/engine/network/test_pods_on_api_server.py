@@ -15,6 +15,7 @@ import pytest
 from network.check import Checked
 from network.model import PodSpec
 from network.probe import Targets, expected_checks
+from network.probeplan import ProbePlan
 from network.render.backend import render
 from network.render.probejob import probe_job
 from tests.support.apiserver import ApiServer
@@ -86,7 +87,9 @@ def test_the_probes_job_is_accepted_and_restricted(server: ApiServer) -> None:
     rendered = render(outcome, "cilium", namespace=NAMESPACE)
     for service in rendered.pods:
         checks = expected_checks(outcome.matrix, service, Targets())
-        job = json.loads(json.dumps(probe_job(rendered, service, checks, image=IMAGE, namespace=NAMESPACE)))
+        job = json.loads(
+            json.dumps(probe_job(rendered, ProbePlan(tuple(checks), service, "cilium", "s", NAMESPACE), image=IMAGE))
+        )
         reply = server.validate(job)
         assert reply.accepted, reply.message
         # Admission judges pods; of a Job it only warns, so the Job's pod is sent as one.

@@ -16,7 +16,9 @@ import pytest
 from network.check import Checked
 from network.evaluate.matrix import evaluate
 from network.model import matrix_json
-from network.probe import Check, Targets, expected_checks, judge, plan_json, read_results
+from network.probe import Check, Targets, expected_checks
+from network.probeplan import VARIABLE, ProbePlan
+from network.proberesults import Results, judge, read_results
 from network.render.backend import Refused, render
 from tests.support.engines import RunningEngine, running_engine
 from tests.support.gobuild import NETPROBE, built
@@ -63,12 +65,16 @@ def arguments(outcome: Checked) -> Mapping[str, Any]:
     return {"network_mode": spec["networkMode"], "runtime": spec["runtime"]}
 
 
-def probed(client: docker.DockerClient, checks: list[Check], **options: Any) -> list[tuple[str, str, str]]:
+def planned(checks: list[Check]) -> ProbePlan:
+    return ProbePlan(tuple(checks), "agent", "docker", "sbx-1", timeout_ms=1500)
+
+
+def probed(client: docker.DockerClient, plan: ProbePlan, **options: Any) -> Results:
     """Run the probe in a new container and read what it printed."""
     container = client.containers.create(
         IMAGE,
         ["/netprobe"],
-        environment={"GAUNTLET_PROBE_PLAN": plan_json(checks, 1500)},
+        environment={VARIABLE: plan.text},
         user="1000:1000",
         cap_drop=["ALL"],
         security_opt=["no-new-privileges"],
@@ -94,21 +100,22 @@ def test_a_sandbox_reaches_what_its_matrix_says(
     targets = Targets(offline=True, strangers=(host_listener,), nodes=(host_listener[0],), api_server=("10.96.0.1",))
     checks = [*expected_checks(outcome.matrix, "agent", targets), CONTROL]
     assert all(check.expect == "closed" for check in checks[:-1])
-    verdict = judge(checks, probed(client, checks, **arguments(outcome)))
+    plan = planned(checks)
+    results = probed(client, plan, **arguments(outcome))
+    verdict = judge(plan, results)
     assert verdict.ok, json.dumps(verdict.to_json(), indent=1)
     rendered = render(outcome, "docker").to_json()
+    assert [item.id for item in judge(planned(checks[1:]), results).mismatches] == ["plan", checks[0].id]
     assert evaluate(rendered)["services"] == matrix_json(outcome.matrix, provenance=False)
 
 
 def test_the_runtime_itself_has_no_network_whatever_the_engine_attaches(
     client: docker.DockerClient, host_listener: tuple[str, int]
 ) -> None:
-    checks = [
-        *expected_checks(compose(LONE).matrix, "agent", Targets(offline=True, strangers=(host_listener,))),
-        CONTROL,
-    ]
-    results = probed(client, checks, network_mode="host", runtime="gauntlet-runsc")
-    assert judge(checks, results).ok, results
+    checks = expected_checks(compose(LONE).matrix, "agent", Targets(offline=True, strangers=(host_listener,)))
+    plan = planned([*checks, CONTROL])
+    results = probed(client, plan, network_mode="host", runtime="gauntlet-runsc")
+    assert judge(plan, results).ok, results
 
 
 def test_a_sandbox_with_a_network_is_stopped_by_the_probe(
@@ -120,7 +127,8 @@ def test_a_sandbox_with_a_network_is_stopped_by_the_probe(
         Check("other-sandbox-0", "tcp", "closed", "a listener of the host", address, port),
         CONTROL,
     ]
-    verdict = judge(checks, probed(client, checks, network_mode="host", runtime="runc"))
+    plan = planned(checks)
+    verdict = judge(plan, probed(client, plan, network_mode="host", runtime="runc"))
     assert [item.id for item in verdict.mismatches] == ["interfaces", "other-sandbox-0"]
 
 

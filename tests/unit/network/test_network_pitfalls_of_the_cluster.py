@@ -11,6 +11,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from network.model import BACKENDS, Backend, matrix_json
+from network.probe import Check
+from network.probeplan import ProbePlan
 from network.render.backend import Refused, baseline, render
 from network.render.lint import lint
 from network.render.probejob import probe_job
@@ -32,7 +34,8 @@ def renderings(case: Case) -> Iterator[tuple[Backend, dict[str, Any]]]:
             continue
         document = json.loads(json.dumps(rendered.to_json()))
         if backend != "docker":
-            job = probe_job(rendered, next(iter(rendered.pods)), [], image=IMAGE, namespace="n")
+            plan = ProbePlan((Check("a", "tcp", "closed", ""),), next(iter(rendered.pods)), "cilium", "s", "n")
+            job = probe_job(rendered, plan, image=IMAGE)
             document["objects"].append(json.loads(json.dumps(job)))
         yield backend, document
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from network.probe import (
-    Check,
-    Peer,
-    ProbeError,
-    Targets,
-    expected_checks,
-    judge,
-    plan_json,
-    read_results,
-)
+from network.probe import Check, Peer, Targets, expected_checks
+from network.probeplan import MAX_BYTES, MAX_CHECKS, PlanError, ProbePlan
+from network.proberesults import ProbeError, ProbeVerdict, Results, read_results
+from network.proberesults import judge as judge_plan
 from network.render.backend import render
 from network.render.names import RenderError
 from network.render.probejob import probe_job
@@ -31,6 +29,16 @@ TARGETS = Targets(
     siblings={"web": Peer("10.8.0.9", (80, 81))},
 )
 IMAGE = "registry.example/netprobe@sha256:" + "0" * 64
+
+
+def planned(checks: Sequence[Check], service: str = "default") -> ProbePlan:
+    return ProbePlan(tuple(checks), service, "cilium", "sbx_1", "evals", "policy")
+
+
+def judge(checks: Sequence[Check], results: list[tuple[str, str, str]]) -> ProbeVerdict:
+    """The verdict on results of the very plan."""
+    plan = planned(checks)
+    return judge_plan(plan, Results(plan.digest, tuple(results)))
 
 
 def promised(checks: list[Check]) -> dict[str, str]:
@@ -113,30 +121,85 @@ def test_missing_doubled_and_unknown_results_block_the_start() -> None:
 def test_nothing_but_a_full_set_of_kept_promises_passes(results: list[tuple[str, str, str]]) -> None:
     checks = [Check(name, "tcp", "closed", "") for name in ("outside-v4", "metadata-v4")]
     good = sorted(name for name, _, _ in results) == ["metadata-v4", "outside-v4"] and all(
-        outcome in ("blocked", "unsupported") for _, outcome, _ in results
+        outcome == "blocked" for _, outcome, _ in results
     )
     assert judge(checks, results).ok == good
 
 
 def test_the_plan_does_not_say_what_is_expected() -> None:
     checks = expected_checks(compose("services: {a: {image: x}}").matrix, "a", Targets(offline=True))
-    plan = json.loads(plan_json(checks, 500))
+    plan = json.loads(replace(planned(checks), timeout_ms=500).text)
     assert plan["timeout_ms"] == 500 and len(plan["checks"]) == len(checks)
     assert set(plan["checks"][0]) == {"id", "kind", "address", "port", "name", "server_name"}
     assert len({check.id for check in checks}) == len(checks)
 
 
+def test_every_part_of_a_plan_is_in_its_digest() -> None:
+    plan = planned([Check("a", "tcp", "closed", "why", "192.0.2.1", 80)])
+    [check] = plan.checks
+    others = [
+        replace(plan, service="web"), replace(plan, backend="kubernetes"), replace(plan, sandbox_id="sbx_2"),
+        replace(plan, namespace="n"), replace(plan, policy="other"), replace(plan, timeout_ms=1),
+        replace(plan, checks=(check, replace(check, id="b"))),
+        *(
+            replace(plan, checks=(replace(check, **changed),))
+            for changed in (
+                {"address": "192.0.2.2"}, {"port": 81}, {"id": "b"}, {"kind": "udp"}, {"expect": "reachable"},
+                {"name": "x"}, {"server_name": "x"},
+            )
+        ),
+    ]  # fmt: skip
+    assert len({plan.digest, *(other.digest for other in others)}) == len(others) + 1
+    assert replace(plan).digest == plan.digest == json.loads(plan.text)["digest"]
+
+
+def test_results_of_another_plan_are_a_mismatch_though_every_id_is_the_same() -> None:
+    matrix = compose("services: {default: {image: x}, web: {image: y}}").matrix
+    plan = planned(expected_checks(matrix, "default", TARGETS))
+    results = Results(plan.digest, tuple(recorded(list(plan.checks))))
+    assert judge_plan(plan, results).ok
+    elsewhere = planned(expected_checks(matrix, "default", replace(TARGETS, nodes=("192.0.2.9",))))
+    for other in (elsewhere, replace(plan, service="web"), replace(plan, sandbox_id="sbx_2")):
+        assert [check.id for check in other.checks] == [check.id for check in plan.checks]
+        [mismatch] = judge_plan(other, results).mismatches
+        assert mismatch.id == "plan" and plan.digest in mismatch.observed and other.digest in mismatch.expected
+    [mismatch] = judge_plan(plan, replace(results, digest="")).mismatches
+    assert mismatch.id == "plan" and mismatch.observed == "results that name no plan"
+
+
+def test_a_probe_that_could_not_even_try_proves_nothing() -> None:
+    checks = expected_checks(compose("services: {a: {network_mode: none}}").matrix, "a", Targets())
+    found = {item.id for item in judge(checks, [(check.id, "unsupported", "") for check in checks]).mismatches}
+    assert found == {check.id for check in checks if check.kind != "icmp" and ":" not in check.address}
+    assert {"outside-v4", "metadata-v4", "resolve-outside"} <= found and "metadata-v6" not in found
+
+
+def test_a_plan_that_the_probe_would_not_take_is_refused_here() -> None:
+    check = Check("a", "tcp", "closed", "")
+    assert planned([check] * MAX_CHECKS).text
+    with pytest.raises(PlanError, match=f"{MAX_CHECKS + 1} checks, the probe takes 1 to {MAX_CHECKS}"):
+        planned([check] * (MAX_CHECKS + 1))
+    with pytest.raises(PlanError, match="0 checks"):
+        planned([])
+    with pytest.raises(PlanError, match=f"bytes, the probe takes {MAX_BYTES}"):
+        planned([replace(check, name="x" * 300)] * MAX_CHECKS)
+    source = (Path(__file__).parents[3] / "tools" / "netprobe" / "main.go").read_text()
+    assert re.findall(r"maxChecks += (\d+)\n", source) == [str(MAX_CHECKS)]
+
+
 def test_recorded_output_is_read() -> None:
     text = (
-        '{"probe":"netprobe/1","results":[{"id":"a","outcome":"blocked","detail":"no answer","elapsed_ms":2000.1}]}\n'
+        '{"digest":"d","probe":"netprobe/2",'
+        '"results":[{"id":"a","outcome":"blocked","detail":"no answer","elapsed_ms":2000.1}]}\n'
     )
-    assert read_results(text) == [("a", "blocked", "no answer")]
+    assert read_results(text) == Results("d", (("a", "blocked", "no answer"),))
+    assert read_results(text.replace('"digest":"d",', "")).digest == ""
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", "null", b"\xff", '{"probe":"netprobe/0","results":[]}', '{"probe":"netprobe/1","results":[1]}',
-             '{"probe":"netprobe/1"}', "panic: x"],
+    ["", "[]", "{}", "null", b"\xff", '{"probe":"netprobe/1","results":[]}', '{"probe":"netprobe/2","results":[1]}',
+             '{"probe":"netprobe/2"}', "panic: x"],
 )  # fmt: skip
 def test_other_output_is_an_error(text: Any) -> None:
     with pytest.raises(ProbeError):
@@ -147,21 +210,22 @@ def test_the_job_stands_in_the_services_place() -> None:
     outcome = compose("services: {default: {runtime: gvisor}, web: {image: x}}")
     rendered = render(outcome, "cilium", sandbox_id="sbx_1", namespace="evals")
     checks = expected_checks(outcome.matrix, "default", TARGETS)
-    job = probe_job(rendered, "default", checks, image=IMAGE, namespace="evals")
+    job = probe_job(rendered, planned(checks), image=IMAGE)
     template = job["spec"]["template"]
     assert template["metadata"]["labels"] == dict(rendered.pods["default"].labels)
     assert template["spec"]["runtimeClassName"] == "gvisor"
     assert template["spec"]["automountServiceAccountToken"] is False
     [container] = template["spec"]["containers"]
-    assert json.loads(container["env"][0]["value"]) == json.loads(plan_json(checks))
+    assert json.loads(container["env"][0]["value"]) == planned(checks).to_json()
     assert job["spec"]["backoffLimit"] == 0
-    web = probe_job(rendered, "web", checks, image=IMAGE, namespace="evals")
+    web = probe_job(rendered, planned(checks, "web"), image=IMAGE)
     assert "runtimeClassName" not in web["spec"]["template"]["spec"]
 
 
 def test_the_job_refuses_unknown_services_and_images_by_tag() -> None:
     rendered = render(compose("services: {a: {image: x}}"), "cilium")
+    checks = [Check("a", "tcp", "closed", "")]
     with pytest.raises(RenderError, match="known: a"):
-        probe_job(rendered, "b", [], image=IMAGE, namespace="n")
+        probe_job(rendered, planned(checks, "b"), image=IMAGE)
     with pytest.raises(RenderError, match="digest"):
-        probe_job(rendered, "a", [], image="netprobe:latest", namespace="n")
+        probe_job(rendered, planned(checks, "a"), image="netprobe:latest")

@@ -38,15 +38,15 @@ def run(*arguments: object, stdin: str | None = None) -> Result:
     return CliRunner().invoke(app, ["probe", *(str(argument) for argument in arguments)], input=stdin)
 
 
-def printed(expected: list[Mapping[str, Any]], **changed: str) -> str:
+def printed(document: Mapping[str, Any], **changed: str) -> str:
     """What the probe would print of a sandbox that keeps its promises, but for some ids (with _ for -)."""
     outcomes = {name.replace("_", "-"): outcome for name, outcome in changed.items()}
     usual = {"reachable": "open", "closed": "blocked"}
     results = [
         {"id": check["id"], "outcome": outcomes.get(check["id"], usual[check["expect"]]), "detail": "as recorded"}
-        for check in expected
+        for check in document["expected"]
     ]
-    return json.dumps({"probe": "netprobe/1", "results": results})
+    return json.dumps({"probe": "netprobe/2", "digest": document["plan"]["digest"], "results": results})
 
 
 def test_the_matrix_of_a_backend_is_shown_with_the_plan_that_holds_no_expectation(files: Path) -> None:
@@ -77,8 +77,8 @@ def test_the_job_carries_the_services_labels_and_the_plan(files: Path, backend: 
 
 def test_results_as_promised_let_the_sandbox_start(files: Path) -> None:
     words = (files / "task.yaml", "--backend", "cilium", "--targets", files / "targets.yaml")
-    expected = json.loads(run(*words, "--json").stdout)["expected"]
-    (files / "results.json").write_text(printed(expected))
+    planned = json.loads(run(*words, "--json").stdout)
+    (files / "results.json").write_text(printed(planned))
     told = run(*words, "--results", files / "results.json")
     assert told.exit_code == 0 and "checks as promised" in told.stdout
     assert json.loads(run(*words, "--results", files / "results.json", "--json").stdout) == {
@@ -90,9 +90,9 @@ def test_results_as_promised_let_the_sandbox_start(files: Path) -> None:
 
 def test_each_mismatch_is_named_and_blocks(files: Path) -> None:
     words = (files / "task.yaml", "--backend", "cilium", "--targets", files / "targets.yaml")
-    expected = json.loads(run(*words, "--json").stdout)["expected"]
+    planned = json.loads(run(*words, "--json").stdout)
     (files / "results.json").write_text(
-        printed(expected, metadata_v4="open", kubelet_0="refused", sibling_db_5432="blocked", quic_v4="error")
+        printed(planned, metadata_v4="open", kubelet_0="refused", sibling_db_5432="blocked", quic_v4="error")
     )
     told = run(*words, "--results", files / "results.json", "--json")
     assert told.exit_code == 1
@@ -105,11 +105,11 @@ def test_each_mismatch_is_named_and_blocks(files: Path) -> None:
     }
     text = run(*words, "--results", files / "results.json")
     assert text.exit_code == 1 and "metadata-v4: expected closed, observed open" in text.stdout
-    assert f"4 of {len(expected)} checks differ: the sandbox must not start" in text.stdout
+    assert "mismatches: 4; the sandbox must not start" in text.stdout
 
 
 def test_results_of_another_plan_or_of_another_program_are_no_proof(files: Path) -> None:
-    without = json.loads(run(files / "task.yaml", "--backend", "cilium", "--json").stdout)["expected"]
+    without = json.loads(run(files / "task.yaml", "--backend", "cilium", "--json").stdout)
     (files / "results.json").write_text(printed(without))
     words = (files / "task.yaml", "--backend", "cilium", "--targets", files / "targets.yaml")
     told = run(*words, "--results", files / "results.json")
@@ -118,6 +118,38 @@ def test_results_of_another_plan_or_of_another_program_are_no_proof(files: Path)
         (files / "results.json").write_text(text)
         told = run(*words, "--results", files / "results.json")
         assert told.exit_code == 1 and "results.json" in told.stderr
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        ["--targets", "elsewhere.yaml"], ["--service", "db"], ["--sandbox-id", "s2"], ["--namespace", "other"],
+        ["--backend", "kubernetes"],
+    ],
+)  # fmt: skip
+def test_results_with_the_same_ids_of_another_target_service_or_sandbox_are_a_mismatch(
+    files: Path, changed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files)
+    Path("task.yaml").write_text(
+        "services: {default: {runtimeClassName: gvisor, networkIsolated: true}, db: {networkIsolated: true}}"
+    )
+    Path("targets.yaml").write_text("nodes: [10.1.0.4]")
+    Path("elsewhere.yaml").write_text("nodes: [192.0.2.4]")
+    words = ["task.yaml", "--backend", "cilium", "--targets", "targets.yaml"]
+    Path("results.json").write_text(printed(json.loads(run(*words, "--json").stdout)))
+    assert run(*words, "--results", "results.json").exit_code == 0
+    told = run(*words, *changed, "--results", "results.json")
+    assert told.exit_code == 1 and told.stdout.startswith("plan: expected results of plan ")
+    assert "mismatches: 1;" in told.stdout
+
+
+def test_more_targets_than_the_probe_takes_are_wrong_use(files: Path) -> None:
+    nodes = [f"10.1.{number // 250}.{number % 250}" for number in range(600)]
+    (files / "targets.yaml").write_text(f"nodes: {json.dumps(nodes)}")
+    told = run(files / "task.yaml", "--backend", "cilium", "--targets", files / "targets.yaml", "--image", IMAGE)
+    assert told.exit_code == 2 and told.stdout == ""
+    assert "targets.yaml: the plan has 1" in told.stderr and "the probe takes 1 to 512" in told.stderr
 
 
 def test_a_local_sandbox_has_no_interface_and_no_job(files: Path) -> None:
