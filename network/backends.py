@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from network.cidrs import inside, parse
-from network.cluster import Cluster, unknown_families, unknown_private
+from network.cluster import Cluster, closing_resolver, unknown_families, unknown_private
 from network.model import Backend, ServiceVerdict
 from network.problems import Place, Report
 from network.spec import SandboxSpec, ServiceSpec
@@ -34,6 +34,7 @@ def check_backend(
             )
     if backend in ("gke-dpv2", "kubernetes"):
         _warn_private(backend, decision, cluster, spec, report)
+        _warn_resolver(decision, cluster, spec, report)
 
 
 def _gaps(
@@ -121,4 +122,18 @@ def _warn_private(
             Place(spec.file),
             "the control plane's addresses are not known: a public one is reachable where the internet is",
             "give a cluster file with protected.control_plane",
+        )
+
+
+def _warn_resolver(decision: Decision, cluster: Cluster | None, spec: SandboxSpec, report: Report) -> None:
+    """Where the operator protects the node's resolver, a cluster that resolves through it alone answers no sandbox."""
+    closed = closing_resolver(cluster)
+    if closed is not None and any(verdict.dns in ("all", "listed") for verdict in decision.matrix.values()):
+        report.warn(
+            "W20",
+            Place(spec.file),
+            f"NodeLocal DNSCache (169.254.20.10) lies in the cluster's protected range {closed.name} {closed.net} and"
+            " stays closed: names are resolved by the cluster's DNS pods alone",
+            "if pods resolve through NodeLocal DNSCache, leave link-local out of protected: without being named it is"
+            " closed too, but for port 53 of this address",
         )

@@ -14,13 +14,17 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from network.cidrs import PRIVATE, CidrError, Protected, always_protected, parse, whole_family
+from network.cidrs import PRIVATE, CidrError, Protected, always_protected, inside, parse, whole_family
 from network.problems import Report
 from network.yamlread import Map, Node, Scalar, Seq, read_yaml
 
 _VERSION = re.compile(r"v?(\d{1,6})(?:\.(\d{1,6}))?.*", re.DOTALL)
 HARDENED = re.compile(r"(gvisor|runsc|kata)([-_.].*)?")
 """Runtime classes that put more than the host's kernel interface between agent and host."""
+
+
+NODE_RESOLVER = "169.254.20.10/32"
+"""NodeLocal DNSCache, which backends that match it by address open for names."""
 
 
 class ClusterError(ValueError):
@@ -144,6 +148,13 @@ def unknown_private(cluster: Cluster | None) -> tuple[Protected, ...]:
     families = unknown_families(cluster)
     nets = (parse(entry) for entry in PRIVATE)
     return tuple(Protected("private", net) for net in nets if net.version in families)
+
+
+def closing_resolver(cluster: Cluster | None) -> Protected | None:
+    """The range of the cluster file that holds the node's resolver, and so closes it; None without one."""
+    if cluster is None:
+        return None
+    return inside(parse(NODE_RESOLVER), cluster.closed_ranges[len(always_protected()) :])
 
 
 def read_cluster(text: bytes | str, file: str) -> Cluster:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from network.cidrs import always_protected, closed_nets, excepted, parse
-from network.cluster import Cluster
+from network.cluster import NODE_RESOLVER, Cluster
 from network.model import Port, ServiceVerdict
 from network.render.names import (
     CLUSTER_LABEL,
@@ -34,7 +34,6 @@ Object = dict[str, Any]
 API = "cilium.io/v2"
 MAX_PORTS = 40
 """Ports that one toPorts entry may hold."""
-NODE_LOCAL_DNS = "169.254.20.10/32"
 _LINK_LOCAL = parse("169.254.0.0/16")
 _INERT_INGRESS: Object = {"fromEntities": ["none"]}
 _INERT_EGRESS: Object = {"toEntities": ["none"]}
@@ -76,7 +75,7 @@ def baseline(cluster: Cluster | None, namespace: str, *, node_resolver: bool = F
     for net in closed_nets(ranges):
         entry: Object = {"cidr": str(net)}
         if net == _LINK_LOCAL and node_resolver:
-            entry["except"] = [NODE_LOCAL_DNS]
+            entry["except"] = [NODE_RESOLVER]
         denied.append(entry)
     return [
         {

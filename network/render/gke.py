@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from network.cluster import Cluster
+from network.cluster import Cluster, closing_resolver
 from network.render import cilium, kubernetes
 from network.render.names import connected, metadata
 from network.render.plan import Plan
@@ -34,8 +34,9 @@ def baseline(cluster: Cluster | None, namespace: str) -> list[Object]:
 
     The address of NodeLocal DNSCache stays out of it: under gVisor a query is an ordinary packet to that address.
     What opens it is the sandbox's own rule for port 53 alone; every other address rule excepts all of link-local.
+    Where a range of the cluster file holds the address, nothing opens it.
     """
-    return cilium.baseline(cluster, namespace, node_resolver=True)
+    return cilium.baseline(cluster, namespace, node_resolver=closing_resolver(cluster) is None)
 
 
 def _fqdn_policy(plan: Plan, domains: tuple[str, ...]) -> Object:

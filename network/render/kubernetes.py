@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from network.cidrs import Protected, excepted, parse
-from network.cluster import Cluster, unknown_private
+from network.cluster import NODE_RESOLVER, Cluster, closing_resolver, unknown_private
 from network.model import Port, ServiceVerdict
 from network.render.names import (
     DNS_APPS,
@@ -27,7 +27,6 @@ from network.render.plan import Plan
 
 Object = dict[str, Any]
 API = "networking.k8s.io/v1"
-NODE_LOCAL_DNS = "169.254.20.10/32"
 EVERYWHERE = ("0.0.0.0/0", "::/0")
 _ANY = ("TCP", "UDP", "SCTP")
 
@@ -105,14 +104,14 @@ def _egress(plan: Plan, verdict: ServiceVerdict, closed: tuple[Protected, ...]) 
     if not plan.decision.has_networks:
         yield {"to": [{"podSelector": connected(plan.sandbox_id)}]}
     if verdict.dns in ("all", "listed"):
-        yield dns_rule()
+        yield dns_rule(plan.cluster)
     if verdict.internet == "all":
         yield {"to": [block(cidr, closed) for cidr in EVERYWHERE]}
     elif verdict.cidrs:
         yield {"to": [block(cidr, closed) for cidr in verdict.cidrs]}
 
 
-def dns_rule() -> Object:
+def dns_rule(cluster: Cluster | None) -> Object:
     """The way to the cluster's resolvers; nothing here can filter the names that are asked."""
     peers: list[Object] = [
         {
@@ -122,7 +121,8 @@ def dns_rule() -> Object:
         for app in DNS_APPS
     ]
     # Under gVisor the query to the node's resolver is an ordinary packet to this address.
-    peers.append({"ipBlock": {"cidr": NODE_LOCAL_DNS}})
+    if closing_resolver(cluster) is None:
+        peers.append({"ipBlock": {"cidr": NODE_RESOLVER}})
     return {"to": peers, "ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]}
 
 
