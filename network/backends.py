@@ -25,16 +25,24 @@ def check_backend(
     for service in spec.services.values():
         verdict = decision.matrix[decision.names.final[service.name]]
         for reason, fix in _gaps(backend, verdict, service, decision, cluster):
-            place = service.place
             report.reject(
                 "R27",
-                Place(place.file, place.path, place.line, service.name),
+                _place(service, verdict),
                 f"{backend} cannot enforce this for {service.name}: {reason}",
                 fix,
             )
     if backend in ("gke-dpv2", "kubernetes"):
         _warn_private(backend, decision, cluster, spec, report)
         _warn_resolver(decision, cluster, spec, report)
+
+
+def _place(service: ServiceSpec, verdict: ServiceVerdict) -> Place:
+    """The service's place; of one that the file does not write (the chart's implicit default), its grant's."""
+    place = service.place
+    written = next((grant for grant in verdict.granted_by if grant.line is not None), None)
+    if place.line is None and written is not None:
+        return Place(written.file, written.path, written.line, service.name)
+    return Place(place.file, place.path, place.line, service.name)
 
 
 def _gaps(

@@ -182,16 +182,16 @@ def _check_enforcement(cluster: Cluster | None, backend: Backend | None, walker:
         return
     reasons = []
     if not cluster.enforcement.policy:
-        reasons.append("the cluster does not enforce network policy")
+        reasons.append(("enforcement.policy", "the cluster does not enforce network policy"))
     if backend and cluster.backend and backend != cluster.backend and backend != "docker":
-        reasons.append(f"the cluster enforces through {cluster.backend}, not {backend}")
+        reasons.append(("backend", f"the cluster enforces through {cluster.backend}, not {backend}"))
     version = cluster.version("cilium")
     if version and version < (1, 18) and (backend or cluster.backend) == "cilium":
-        reasons.append(f"Cilium {cluster.versions['cilium']} is older than 1.18")
-    for reason in reasons:
+        reasons.append(("versions.cilium", f"Cilium {cluster.versions['cilium']} is older than 1.18"))
+    for key, reason in reasons:
         walker.report.reject(
             "R26",
-            walker.place("", None),
+            cluster.place(key) or walker.place("", None),
             f"{reason}: the sandbox would run open",
             "run on a cluster that enforces this backend's policies",
         )

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
 from network.cidrs import PRIVATE, CidrError, Protected, always_protected, inside, parse, whole_family
-from network.problems import Report
+from network.places import Places, places
+from network.problems import Place, Report
 from network.yamlread import Map, Node, Scalar, Seq, read_yaml
 
 _VERSION = re.compile(r"v?(\d{1,6})(?:\.(\d{1,6}))?.*", re.DOTALL)
@@ -81,6 +82,11 @@ class Cluster(_Strict):
     versions: Mapping[str, str] = Field(default_factory=dict)
     enforcement: Enforcement = Field(default_factory=Enforcement)
     cluster_name: str | None = None
+    _places: Places = PrivateAttr(default_factory=Places)
+
+    def place(self, path: str) -> Place | None:
+        """Where the file says this (`versions.cilium`); None for a cluster that was not read from a file."""
+        return self._places.of(path)
 
     @field_validator("versions", mode="before")
     @classmethod
@@ -178,6 +184,7 @@ def read_cluster(text: bytes | str, file: str) -> Cluster:
         }
     try:
         cluster = Cluster.model_validate(data)
+        cluster._places = places(root, file)
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
         raise ClusterError(f"{file}: " + "; ".join(lines)) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from network.cluster import Cluster, Enforcement
 from tests.support.network_files import codes, compose, rejected, values, warned
 
 CLUSTER = """
@@ -196,6 +197,37 @@ def test_R26_policy_unsupported_on_the_cluster(cluster: str) -> None:
 
 def test_R26_cluster_with_another_backend() -> None:
     assert codes(values("{}", cluster="backend: gke-dpv2", backend="cilium")) == ["R26"]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "path", "line"),
+    [
+        ("backend: cilium\nenforcement: false", "enforcement", 2),
+        ("backend: cilium\nenforcement:\n  name_filter: true\n  policy: false", "enforcement.policy", 4),
+        ("cluster_name: east\nbackend: gke-dpv2", "backend", 2),
+        ("backend: cilium\nversions:\n  kubernetes: 1.36\n  cilium: '1.17'", "versions.cilium", 4),
+    ],
+)
+def test_R26_names_the_cluster_file_and_its_key(cluster: str, path: str, line: int) -> None:
+    [problem] = values("{}", cluster=cluster, backend="cilium").report.problems
+    assert (problem.code, problem.file, problem.path, problem.line) == ("R26", "cluster.yaml", path, line)
+
+
+def test_R26_of_a_cluster_without_a_file_names_the_network_file() -> None:
+    [problem] = values("{}", cluster=Cluster(enforcement=Enforcement(policy=False))).report.problems
+    assert (problem.code, problem.file, problem.path) == ("R26", "values.yaml", "")
+
+
+def test_R27_of_the_implicit_default_service_names_the_grant() -> None:
+    text = "services:\n  web: {image: a}\nallowDomains:\n- a.example\n"
+    found = {item.service: item for item in values(text, backend="kubernetes").report.problems}
+    assert {item.code for item in found.values()} == {"R27"}
+    assert (found["default"].file, found["default"].path, found["default"].line) == (
+        "values.yaml",
+        "allowDomains[0]",
+        4,
+    )
+    assert (found["web"].path, found["web"].line) == ("services.web", 2)
 
 
 @pytest.mark.parametrize("backend", ["gke-dpv2", "kubernetes"])
