@@ -10,6 +10,7 @@ import asyncio
 import os
 import pwd
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -65,8 +66,11 @@ async def run_agent_command(command: str, *, endpoint: str, attempt_id: str, tok
     if user is not None:
         environment["HOME"] = user.pw_dir
     try:
+        words = shlex.split(command)
+        if words and shutil.which(words[0], path=environment["PATH"]) is None:
+            raise FileNotFoundError(f"no program {words[0]!r} on PATH")
         process = await asyncio.create_subprocess_exec(
-            *shlex.split(command),
+            *words,
             env=environment,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=sys.stderr,

@@ -18,6 +18,7 @@ from formats.script import ExecStep, ReadFileStep, Step, SubmitStep, WaitStep, W
 from wire import errors
 
 ENDED = frozenset({"ATTEMPT_ENDED", "SANDBOX_ENDED", "TOKEN_INVALID"})
+TITLE_CHARACTERS = 400
 TAIL_BYTES = 2_000
 Report = Callable[[str, bool, float, bytes], None]
 
@@ -86,7 +87,8 @@ async def _play(agent: Agent, step: Step, report: Report) -> None:
 def _title(step: Step) -> str:
     match step:
         case ExecStep():
-            return shlex.join(step.argv)
+            words = shlex.join(step.argv)
+            return words if len(words) <= TITLE_CHARACTERS else f"{words[:TITLE_CHARACTERS]} …"
         case WriteFileStep():
             return f"write {step.path}"
         case ReadFileStep():

@@ -9,6 +9,7 @@ import asyncio
 import enum
 import json
 import re
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
@@ -86,12 +87,16 @@ def run(work: Callable[[], Awaitable[Exit | None]], endpoint: str = "") -> None:
         fail(f"{error.object!r} is no UTF-8, and names on the wire are", Exit.USAGE)
     except OSError as error:
         fail(f"{error.filename or ''}: {error.strerror or error}".lstrip(": "))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         fail("interrupted")
     raise typer.Exit(int(code or Exit.DONE))
 
 
 async def _main(work: Callable[[], Awaitable[Exit | None]]) -> Exit | None:
+    task = asyncio.current_task()
+    assert task is not None
+    # As Ctrl-C does: what was begun is taken back, an attempt is not left without its agent.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     return await work()
 
 

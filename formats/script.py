@@ -109,6 +109,10 @@ def _object(line: bytes) -> Any:
     if len(line) > MAX_LINE_BYTES:
         raise ValueError(f"is {len(line)} bytes, {MAX_LINE_BYTES} at most")
     try:
-        return json.loads(line)
+        value = json.loads(line)
+        json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("is nested too deeply") from None
+    except UnicodeEncodeError:
+        raise ValueError("holds half a character (a lone surrogate); bytes go into content_base64") from None
+    return value

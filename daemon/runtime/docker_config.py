@@ -49,6 +49,10 @@ def host_config(spec: SandboxSpec) -> dict[str, Any]:
     return {
         "Runtime": spec.runtime,
         "NetworkMode": "none",
+        # Else the engine copies the host's resolver and search list into every sandbox. Nobody answers at this one.
+        "Dns": ["127.0.0.1"],
+        "DnsSearch": ["."],
+        "DnsOptions": ["attempts:1"],
         "Memory": resources.memory_bytes,
         "MemorySwap": resources.memory_bytes,  # equal: no swap
         "MemoryReservation": resources.reservation,

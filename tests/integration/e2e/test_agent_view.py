@@ -48,6 +48,15 @@ async def test_nothing_of_ours_is_in_the_environment(shell):
         assert secret not in text
 
 
+async def test_the_hosts_resolver_is_not_told(shell):
+    run, _, _ = shell
+    _, text = await run("cat /etc/resolv.conf")
+    told = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert told in (["nameserver 127.0.0.1", "options attempts:1"], ["options attempts:1", "nameserver 127.0.0.1"]), (
+        text
+    )
+
+
 async def test_hidden_files_and_host_paths_do_not_exist(shell):
     run, _, environment = shell
     places = "/sandbox /workspace/.sandbox /scoring /reference /results /hidden"

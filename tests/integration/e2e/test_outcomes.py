@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +46,37 @@ def test_a_warm_sandbox_is_used_and_the_same_script_gives_the_same_diff(environm
     assert first["workspace"]["diff_digest"] == second["workspace"]["diff_digest"]
     assert first["workspace"]["baseline_digest"] == second["workspace"]["baseline_digest"]
     assert first["scores"]["objective"] == 100
+
+
+def test_an_ended_client_does_not_leave_its_attempt_running(environment, tmp_path):
+    """SIGTERM, as `timeout` sends it: the attempt is cancelled, as by Ctrl-C."""
+    script = write_script(tmp_path / "s.jsonl", exec_step("true"), {"tool": "wait", "seconds": 600})
+    command = [sys.executable, "-m", "cli.main", "attempt", "run", str(make_challenge(tmp_path / "c"))]
+    client = subprocess.Popen(
+        [*command, "--script", str(script), "--json"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        env={
+            **os.environ,
+            "GAUNTLET_ENDPOINT": environment.endpoint("scheduler"),
+            "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY}/proto",
+        },
+    )
+    assert client.stderr is not None
+    told = b""
+    while b"exit 0" not in told:  # the first step was played, so the second one waits
+        line = client.stderr.readline()
+        assert line, told
+        told += line
+    client.terminate()
+    rest = client.stderr.read()
+    client.stderr.close()
+    assert client.wait() == 1, rest
+    found = re.search(rb"att_[a-z0-9]+", told)
+    assert found is not None
+    gauntlet(environment, "attempt", "watch", found[0].decode())
+    record = json.loads(gauntlet(environment, "attempt", "get", found[0].decode(), "--json").stdout)
+    assert record["outcome"] == "CANCELLED"
 
 
 def test_a_command_that_crashes_is_no_end_of_the_attempt(environment, tmp_path):

@@ -38,6 +38,8 @@ def test_steps_are_read_in_order_and_blank_lines_skipped():
         '{"tool":"write_file","path":"a","content_base64":"!"}',
         '{"tool":"wait","seconds":-1}',
         "[" * 100_000,
+        r'{"tool":"exec","argv":["echo","\ud800"]}',
+        r'{"tool":"exec","argv":["cat"],"stdin":"\udcff"}',
     ],
 )
 def test_a_bad_line_is_named(line):

@@ -29,6 +29,9 @@ SPEC = SandboxSpec(
 FLAGS = {
     "--runtime": ("Runtime", "gauntlet-runsc"),
     "--network none": ("NetworkMode", "none"),
+    "--dns (nothing of the host's)": ("Dns", ["127.0.0.1"]),
+    "--dns-search (nothing of the host's)": ("DnsSearch", ["."]),
+    "--dns-option (nothing of the host's)": ("DnsOptions", ["attempts:1"]),
     "--memory 4g": ("Memory", 4294967296),
     "--memory-swap 4g": ("MemorySwap", 4294967296),
     "--memory-reservation 2g": ("MemoryReservation", 2147483648),
