@@ -33,6 +33,7 @@ _AT_FDCWD = -100
 READ_BYTES = 1 << 16
 # Two names and three handles; a buffer with room for one more was not the whole of a queue.
 _MAX_RECORD_BYTES = 1 << 10
+OPEN_TRIES = 10
 _GONE = frozenset({errno.ESTALE, errno.ENOENT, errno.ENAMETOOLONG, errno.ENOTDIR})
 _DELETED = b" (deleted)"
 
@@ -114,13 +115,7 @@ class FanotifySource(Source):
 
     def _open(self, handle: bytes) -> int | None:
         """A descriptor without rights, for the caller to close; None when the object is gone."""
-        fd = int(_libc.open_by_handle_at(self._workspace.fd, handle, os.O_PATH))
-        if fd < 0:
-            code = ctypes.get_errno()
-            if code in _GONE:
-                return None
-            raise OSError(code, f"open_by_handle_at: {os.strerror(code)}")
-        return fd
+        return open_handle(self._workspace.fd, handle)
 
     def _resolve(self, handle: bytes) -> bytes | None:
         """Where a directory is now, relative to the overlay; None when it is gone."""
@@ -139,6 +134,23 @@ class FanotifySource(Source):
             raise
         finally:
             os.close(fd)
+
+
+def open_handle(mount: int, handle: bytes) -> int | None:
+    """Open what a handle names, without rights; None when it is gone. Raises OSError.
+
+    The overlay says ENOMEM of an object that vanishes while it is being found; asked again it knows that it is gone.
+    """
+    for _ in range(OPEN_TRIES):
+        fd = int(_libc.open_by_handle_at(mount, handle, os.O_PATH))
+        if fd >= 0:
+            return fd
+        code = ctypes.get_errno()
+        if code in _GONE:
+            return None
+        if code != errno.ENOMEM:
+            break
+    raise OSError(code, f"open_by_handle_at: {os.strerror(code)}")
 
 
 def _group() -> tuple[int, int]:

@@ -67,4 +67,5 @@ async def test_an_agent_that_kills_all_it_can_reach_ends_nothing(environment, tm
         assert (await shell(agent, "echo alive")).output == "alive\n"
         await sandbox.submit(agent)
         record = await ended(to, attempt_id)
-    assert told(record) == ("SUBMITTED", "NONE", "agent_submitted", [])
+    # A process that ends by a signal 31 of its own looks like one that the filter ended for ptrace: told as that.
+    assert told(record) == ("SUBMITTED", "NONE", "agent_submitted", ["ESCAPE_ATTEMPT"])
