@@ -46,7 +46,7 @@ from daemon.pool.undertaker import Undertaker
 from daemon.runtime.port import Runtime
 from daemon.services.agent_service import AgentService
 from daemon.services.daemon_service import DaemonService
-from daemon.services.errors import translate
+from daemon.services.errors import translate, translate_agents
 from daemon.services.judge_service import JudgeSandboxService
 from daemon.state import prepare_state
 from daemon.telemetry.facade import Telemetry
@@ -210,7 +210,7 @@ class Node:
         return [
             Server(config.endpoint, control, translate=translate, socket_mode=0o660, socket_gid=config.socket_gid),
             # Anyone may open it: every call needs an attempt's token.
-            Server(config.agent_endpoint, agents, translate=translate, socket_mode=0o666),
+            Server(config.agent_endpoint, agents, translate=translate_agents, socket_mode=0o666),
         ]
 
     async def _serve(self, *works: Coroutine[Any, Any, None]) -> None:

@@ -100,6 +100,17 @@ def translate(error: Exception) -> WireError | None:
             return None
 
 
+def translate_agents(error: Exception) -> WireError | None:
+    """As `translate`, for the agent's calls, before which the attempt was seen running.
+
+    A pipe that goes away under such a call says that the sandbox has ended or that the engine is away: which of them
+    is known a moment later, so the client is asked to come again, and is then told.
+    """
+    if isinstance(error, SupervisorGone):
+        return errors.unavailable("SANDBOX_UNREACHABLE", "the sandbox cannot be reached now; try again")
+    return translate(error)
+
+
 def _file(error: FileFailed) -> WireError:
     code = _FILE_CODES.get(error.errno_name, grpc.StatusCode.FAILED_PRECONDITION)
     full = error.errno_name in ("ENOSPC", "EDQUOT")

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from daemon.attempts.live import LiveAttempt
-from daemon.attempts.model import AttemptFacts, ClaimSpec, SandboxUnreachable, State
-from daemon.services.errors import translate
+from daemon.attempts.model import AttemptEnded, AttemptFacts, ClaimSpec, SandboxUnreachable, State
+from daemon.services.errors import translate, translate_agents
+from daemon.supervisor.errors import SupervisorGone
 
 SPEC = ClaimSpec("att_1", 1, "sha256:c", "c", "a", "python311", 60.0)
 
@@ -47,3 +48,17 @@ async def test_a_death_ends_the_wait() -> None:
     live.died.set()
     live.facts.state = State.ENDING
     await asyncio.wait_for(waiting, 10)
+
+
+def test_a_pipe_that_goes_away_under_an_agents_call_is_no_end_yet() -> None:
+    """Seen: an engine that restarted made a running attempt's command answer that the sandbox has ended."""
+    found = translate_agents(SupervisorGone("the stream ended"))
+    assert found is not None
+    assert (found.code.name, found.reason) == ("UNAVAILABLE", "SANDBOX_UNREACHABLE")
+    # A judge's sandbox that is gone was ended by what it ran; nobody brings it back.
+    judged = translate(SupervisorGone("the stream ended"))
+    assert judged is not None
+    assert judged.reason == "SANDBOX_ENDED"
+    ended = translate_agents(AttemptEnded("att_1"))
+    assert ended is not None
+    assert ended.reason == "ATTEMPT_ENDED"
