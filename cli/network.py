@@ -7,7 +7,6 @@ Decides nothing: every rule lives in `network`. `evaluate` and `probe` are `cli.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,15 +27,15 @@ from cli.network_files import (
     SandboxOption,
     as_yaml,
     checked,
+    compared,
     described,
     once,
     print_json,
     print_report,
-    read_json,
     target_of,
     usage,
 )
-from network.explain import ApprovalError, difference, difference_text, provenance, table
+from network.explain import difference, difference_text, provenance, table
 from network.problems import Problem
 from network.render import backend as backends
 from network.render.names import DEFAULT_NAMESPACE, DEFAULT_SANDBOX_ID
@@ -60,7 +59,8 @@ def check(
     as_json: JsonOption = False,
 ) -> None:
     """List every problem and warning; exit 1 when the file is rejected."""
-    found = checked(file, kind, isolation, human_eval, cluster, backend)
+    once(file, isolation, cluster)
+    found = checked(file, kind, isolation, human_eval, described(cluster), backend)
     if as_json:
         print_json(found.to_json())
     else:
@@ -83,15 +83,11 @@ def explain(
 ) -> None:
     """Show what every service may do and which line granted it; exit 1 when rejected or different."""
     once(file, isolation, cluster, diff)
-    found = checked(file, kind, isolation, human_eval, cluster, None)
+    found = checked(file, kind, isolation, human_eval, described(cluster), None)
     document = found.to_json()
     changes = None
     if diff is not None and found.ok:
-        try:
-            changes = difference(read_json(str(diff)), document)
-        except (ApprovalError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-            usage(f"--diff {diff}: {error}")
-        document["diff"] = changes
+        document["diff"] = changes = compared("--diff", diff, lambda saved: difference(saved, document))
     if as_json:
         print_json(document)
     else:
@@ -117,6 +113,7 @@ def render(
     as_json: JsonOption = False,
 ) -> None:
     """Print the policy objects of one backend as YAML documents, or with what each pod carries as JSON."""
+    once(file, isolation, cluster)
     cluster_file = described(cluster)
     target = target_of(backend, cluster_file)
     try:
@@ -127,7 +124,7 @@ def render(
         else:
             if not file:
                 usage("FILE is missing; only --baseline-only works without")
-            found = checked(file, kind, isolation, human_eval, cluster, BackendName(target))
+            found = checked(file, kind, isolation, human_eval, cluster_file, BackendName(target))
             if found.ok or not as_json:
                 print_report(found, warnings=False, stream=sys.stderr)
             rendered = backends.render(found, target, sandbox_id=sandbox_id, namespace=namespace)

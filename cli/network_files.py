@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -18,6 +19,7 @@ import yaml
 from network.check import Checked, Source
 from network.check import check as check_source
 from network.cluster import Cluster, ClusterError, read_cluster
+from network.explain import ApprovalError
 from network.model import Backend
 from network.spec import Kind
 from network.yamlread import MAX_BYTES
@@ -60,18 +62,17 @@ def checked(
     kind: KindName | None,
     isolation: Path | None,
     human_eval: bool,
-    cluster: Path | None,
+    cluster: Cluster | None,
     backend: BackendName | None,
 ) -> Checked:
-    """Check the file with what the options say."""
-    once(file, isolation, cluster)
+    """Check the file with what the options say; `once` first."""
     kind_name: Kind | None = None if kind is None else kind.value
     target: Backend | None = None if backend is None else backend.value
     return check_source(
         Source(read(file), file),
         kind=kind_name,
         isolation=None if isolation is None else Source(read(str(isolation)), str(isolation)),
-        cluster=described(cluster),
+        cluster=cluster,
         env=os.environ,
         human_eval=human_eval,
         backend=target,
@@ -119,6 +120,14 @@ def read_document(file: str) -> bytes:
 def read_json(file: str) -> Any:
     """Such a document, parsed. Raises JSONDecodeError, UnicodeDecodeError and RecursionError."""
     return json.loads(read_document(file))
+
+
+def compared(option: str, saved: Path, compare: Callable[[Any], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """What `compare` says of the saved explanation that an option names."""
+    try:
+        return compare(read_json(str(saved)))
+    except (ApprovalError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        usage(f"{option} {saved}: {error}")
 
 
 def _bounded(file: str, limit: int) -> bytes:

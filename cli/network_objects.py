@@ -25,6 +25,7 @@ from cli.network_files import (
     SandboxOption,
     as_yaml,
     checked,
+    compared,
     described,
     once,
     print_json,
@@ -40,7 +41,7 @@ from network.cluster import Cluster
 from network.evaluate.errors import EvaluateError
 from network.evaluate.invariants import find
 from network.evaluate.matrix import evaluate as evaluate_objects
-from network.explain import ApprovalError, difference_text, unequal
+from network.explain import difference_text, unequal
 from network.probe import Targets, expected_checks
 from network.probeplan import PlanError, ProbePlan
 from network.proberesults import ProbeError, judge, read_results
@@ -70,11 +71,7 @@ def evaluate(
         found["problems"] = [problem.to_json() for problem in problems]
     changes = None
     if against is not None:
-        try:
-            changes = unequal(read_json(str(against)), found)
-        except (ApprovalError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-            usage(f"--against {against}: {error}")
-        found["diff"] = changes
+        found["diff"] = changes = compared("--against", against, lambda explained: unequal(explained, found))
     if as_json:
         print_json(found)
     else:
@@ -127,8 +124,9 @@ def probe(
     once(file, isolation, cluster, targets, results)
     if image and results is not None:
         usage("--image prints a Job and --results judges one that ran: name one of them")
-    target = target_of(backend, described(cluster))
-    found = checked(file, kind, isolation, human_eval, cluster, BackendName(target))
+    cluster_file = described(cluster)
+    target = target_of(backend, cluster_file)
+    found = checked(file, kind, isolation, human_eval, cluster_file, BackendName(target))
     if not found.ok:
         print_report(found, warnings=False, stream=sys.stderr)
         raise typer.Exit(1)

@@ -226,3 +226,13 @@ def test_an_endless_file_is_refused_before_memory_ends() -> None:
         assert done.returncode in (1, 2), done.stderr[-2000:]
         assert "Traceback" not in done.stderr and "MemoryError" not in done.stderr
         assert "longer than" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", [["render"], ["probe", "--json"]])
+def test_a_cluster_file_on_standard_input_is_read_once(files: Path, command: list[str]) -> None:
+    text = "backend: cilium\nprotected: {vpc: [10.0.0.0/16], nodes: [10.1.0.0/24], pods: [10.8.0.0/14]}\n"
+    (files / "cluster.yaml").write_text(text)
+    named = run(*command, files / "values.yaml", "--kind", "values", "--cluster", files / "cluster.yaml")
+    assert named.exit_code == 0, named.output
+    given = run(*command, files / "values.yaml", "--kind", "values", "--cluster", "-", stdin=text)
+    assert (given.exit_code, given.stdout) == (0, named.stdout), given.output
