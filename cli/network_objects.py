@@ -95,10 +95,7 @@ def _rendered(file: str) -> dict[str, Any]:
 
 def _ranges(cluster: Cluster | None) -> tuple[str, ...]:
     """The protected ranges that a cluster file names."""
-    if cluster is None:
-        return ()
-    named = cluster.protected
-    return (*named.vpc, *named.nodes, *named.pods, *named.services, *named.control_plane)
+    return tuple(str(protected.net) for protected in cluster.named_ranges) if cluster is not None else ()
 
 
 def probe(

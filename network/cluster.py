@@ -16,8 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 
 from network.cidrs import PRIVATE, CidrError, Protected, always_protected, inside, parse, whole_family
 from network.places import Places, places
-from network.problems import Place, Report
-from network.yamlread import Map, Node, Scalar, Seq, read_yaml
+from network.problems import Place
+from network.settings import in_words, plain, read_settings
+from network.yamlread import Map, Scalar
 
 _VERSION = re.compile(r"v?(\d{1,6})(?:\.(\d{1,6}))?.*", re.DOTALL)
 HARDENED = re.compile(r"(gvisor|runsc|kata)([-_.].*)?")
@@ -118,11 +119,13 @@ class Cluster(_Strict):
     @cached_property
     def closed_ranges(self) -> tuple[Protected, ...]:
         """What `protected_ranges` returns."""
+        return (*always_protected(), *self.named_ranges)
+
+    @cached_property
+    def named_ranges(self) -> tuple[Protected, ...]:
+        """Those of them that the cluster file names."""
         named = self.protected.model_dump()
-        return (
-            *always_protected(),
-            *(Protected(name, parse(entry)) for name, entries in named.items() for entry in entries),
-        )
+        return tuple(Protected(name, parse(entry)) for name, entries in named.items() for entry in entries)
 
     def installed(self, runtime: str) -> bool | None:
         """Whether the runtime class is installed; None when the file does not list them."""
@@ -160,17 +163,12 @@ def closing_resolver(cluster: Cluster | None) -> Protected | None:
     """The range of the cluster file that holds the node's resolver, and so closes it; None without one."""
     if cluster is None:
         return None
-    return inside(parse(NODE_RESOLVER), cluster.closed_ranges[len(always_protected()) :])
+    return inside(parse(NODE_RESOLVER), cluster.named_ranges)
 
 
 def read_cluster(text: bytes | str, file: str) -> Cluster:
     """The cluster of a file; ClusterError names what is wrong with it."""
-    report = Report()
-    root = read_yaml(text, file, report)
-    if not report.ok:
-        raise ClusterError(str(report.problems[0]))
-    if not isinstance(root, Map):
-        raise ClusterError(f"{file}: needs a mapping such as `backend: cilium`")
+    root = read_settings(text, file, "backend: cilium", ClusterError)
     data = plain(root)
     ranges = data.get("protected")
     empty = [key for key in ("protected", "versions", "enforcement") if key in data and data[key] is None]
@@ -186,20 +184,10 @@ def read_cluster(text: bytes | str, file: str) -> Cluster:
         cluster = Cluster.model_validate(data)
         cluster._places = places(root, file)
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
-        raise ClusterError(f"{file}: " + "; ".join(lines)) from error
+        raise ClusterError(f"{file}: {in_words(error)}") from error
     if (version := whole_family(cluster.protected_ranges())) is not None:
         raise ClusterError(
             f"{file}: protected: together the ranges hold every address of IPv{version}, so no grant could mean"
             " anything; name the cluster's and the company's own networks"
         )
     return cluster
-
-
-def plain(node: Node) -> Any:
-    """The node as mappings, lists and values of Python."""
-    if isinstance(node, Map):
-        return {key: plain(child) for key, child in node.items.items()}
-    if isinstance(node, Seq):
-        return [plain(child) for child in node.items]
-    return node.value

@@ -12,10 +12,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from network.cluster import plain
 from network.probe import Peer, Targets
-from network.problems import Report
-from network.yamlread import Map, read_yaml
+from network.settings import in_words, plain, read_settings
 
 
 class TargetsError(ValueError):
@@ -75,17 +73,11 @@ def read_targets(text: bytes | str, file: str, *, offline: bool) -> Targets:
     Raises:
         TargetsError: a key or a value of it cannot be used.
     """
-    report = Report()
-    root = read_yaml(text, file, report)
-    if not report.ok:
-        raise TargetsError(str(report.problems[0]))
-    if not isinstance(root, Map):
-        raise TargetsError(f"{file}: needs a mapping such as `nodes: [10.1.0.4]`")
+    root = read_settings(text, file, "nodes: [10.1.0.4]", TargetsError)
     try:
         found = _File.model_validate(plain(root))
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
-        raise TargetsError(f"{file}: " + "; ".join(lines)) from error
+        raise TargetsError(f"{file}: {in_words(error)}") from error
     return Targets(
         outside_v4=found.outside_v4,
         outside_v6=found.outside_v6,
