@@ -245,7 +245,7 @@ async def _joined(attempt: LiveAttempt) -> None:
 async def keep_panic(runtime: Runtime, facts: AttemptFacts) -> None:
     """Keep the beginning of what the sandbox's kernel wrote when it panicked: its file goes with the container.
 
-    In the evidence, and in this process's log, where an operator finds it; no record and no agent gets it.
+    In the evidence, which puts it into the record, and in this process's log; both are operators', no agent's.
     """
     panic = await runtime.panic_log(facts.container_id)
     if not panic:

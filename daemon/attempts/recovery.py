@@ -31,7 +31,7 @@ class Decision(enum.Enum):
     ADOPT = "adopt"  # its sandbox runs: go on
     END = "end"  # its sandbox is gone, or its end had begun: collect the evidence
     KEEP = "keep"  # it was frozen: only its workspace is needed
-    FORGET = "forget"  # the claim never finished: the scheduler asks again
+    FORGET = "forget"  # a claim that never finished, as earlier daemons kept them: the scheduler asks again
     LOST = "lost"  # another boot of the host: nothing of it can exist
 
 

@@ -10,8 +10,9 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from gauntlet.telemetry.v1 import trace_service_pb2 as pb
 
@@ -51,14 +52,14 @@ class TracedAttempt:
 
     async def open(self, spool: Path) -> None:
         """Open the streams; what an earlier sink spooled counts."""
-        directory = spool / self.attempt_id
-        self._refused_file = directory / REFUSED_FILE
-        self._refused = await asyncio.to_thread(self._refused_file.exists)
-        counted = await asyncio.to_thread(count_escapes, directory / "escape_attempt.jsonl")
-        self._escapes = EscapeCounter(*counted)
-        self._signals = await asyncio.to_thread(count_signals, directory / "process.jsonl")
-        self.dropped = await asyncio.to_thread(count_dropped, directory / "process.jsonl")
+        self._refused_file = spool / self.attempt_id / REFUSED_FILE
+        await asyncio.to_thread(self._count, spool / self.attempt_id)  # at once: a claim waits for it
         await self._recorder.open(self.attempt_id)
+
+    def _count(self, directory: Path) -> None:
+        self._refused = self._refused_file.exists()
+        self._escapes = EscapeCounter(*count_escapes(directory / "escape_attempt.jsonl"))
+        self._signals, self.dropped = count_processes(directory / "process.jsonl")
 
     async def record(self, facts: Sequence[Fact]) -> None:
         """Spool what happened; waits while the buffer is full."""
@@ -181,26 +182,28 @@ def count_escapes(path: Path) -> tuple[int, int]:
     return total, told
 
 
-def count_signals(path: Path) -> int:
-    """The platform's signals that a spool file tells."""
-    return sum("reason" in value for value in _lines(path, b'"reason":'))
+def count_processes(path: Path) -> tuple[int, int]:
+    """The platform's signals that a spool file tells, and the undelivered events that its gap records count.
+
+    Above zero dropped ones, an earlier sink knew of a loss.
+    """
+    signals = dropped = 0
+    for value in _lines(path, b'"reason":'):  # a signal's or a gap's
+        gap = value.get("gap")
+        if gap is None:
+            signals += "reason" in value
+        elif gap["reason"] == DROPPED and gap["last"] is not None:
+            dropped += gap["last"] - gap["first"] + 1
+    return signals, dropped
 
 
-def count_dropped(path: Path) -> int:
-    """Undelivered events that a spool file's gap records count; above zero an earlier sink knew of a loss."""
-    if not path.exists():
-        return 0
-    with path.open("rb") as file:
-        gaps = [json.loads(line)["gap"] for line in file if b'"gap":' in line and line.endswith(b"\n")]
-    dropped = [gap for gap in gaps if gap["reason"] == DROPPED and gap["last"] is not None]
-    return sum(gap["last"] - gap["first"] + 1 for gap in dropped)
-
-
-def _lines(path: Path, with_: bytes = b"") -> list[dict[str, int]]:
-    if not path.exists():
-        return []
-    with path.open("rb") as file:
-        return [json.loads(line) for line in file if line.endswith(b"\n") and with_ in line and b'"gap":' not in line]
+def _lines(path: Path, with_: bytes = b"") -> Iterator[dict[str, Any]]:
+    """The whole lines of a spool file that hold `with_`."""
+    if path.exists():
+        with path.open("rb") as file:
+            for line in file:
+                if line.endswith(b"\n") and with_ in line:
+                    yield json.loads(line)
 
 
 def signal_number(name: str) -> int:
